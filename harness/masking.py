@@ -1,0 +1,65 @@
+"""Secrets become *** in every written byte: records, reports and the server's own log.
+
+Secret are: the value of a variable or flag whose name says so, every value that came in as `env: {X: {from: X}}`, and the
+user part of a URL. Names alone cannot be trusted with short values (`NUM_KEYS=4` would blot out every 4 in a log), so
+values of fewer than `SHORTEST` characters count only where the scenario itself named them a secret with `from`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+SHORTEST = 6
+NAME = re.compile(r"TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+# The user part ends at the last @ before the path. Requiring `//` keeps e-mail addresses and decorators (`@torch.jit`).
+URL_USER = re.compile(r"(?<=://)[^\s/@\"']+(?=@)")
+URL_USER_BYTES = re.compile(URL_USER.pattern.encode())
+
+
+def secret_values(env: Mapping[str, str]) -> tuple[str, ...]:
+    """The values of those variables whose name says that they are secret."""
+    return tuple(v for name, v in env.items() if NAME.search(name) and len(v) >= SHORTEST)
+
+
+class Masker:
+    """Replaces a fixed set of secrets, also in the spellings that JSON, repr and URLs give them."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        spellings = {form for secret in secrets if secret for form in _spellings(secret)}
+        self._texts = sorted(spellings, key=len, reverse=True)  # a secret inside a longer one must not break it up
+        self._bytes = [text.encode("utf-8", "surrogateescape") for text in self._texts]
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest spelling: who cuts a stream anywhere must keep that much together."""
+        return max((len(b) for b in self._bytes), default=0)
+
+    def text(self, value: str) -> str:
+        for secret in self._texts:
+            value = value.replace(secret, "***")
+        return URL_USER.sub("***", value) if "://" in value else value
+
+    def raw(self, value: bytes) -> bytes:
+        for secret in self._bytes:
+            value = value.replace(secret, b"***")
+        return URL_USER_BYTES.sub(b"***", value) if b"://" in value and b"@" in value else value
+
+    def structure(self, value: Any, *, name: str = "") -> Any:
+        """Mask every string in a JSON-like structure; a mapping's value is secret as a whole if its key says so."""
+        if isinstance(value, str):
+            return "***" if name and NAME.search(name) and value else self.text(value)
+        if isinstance(value, Mapping):
+            return {self.text(str(k)): self.structure(v, name=str(k)) for k, v in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.structure(v, name=name) for v in value]
+        return value
+
+
+def _spellings(secret: str) -> set[str]:
+    lines = [line for line in secret.splitlines() if len(line) >= SHORTEST]
+    plain = {secret, *lines}
+    return plain | {json.dumps(p)[1:-1] for p in plain} | {repr(p)[1:-1] for p in plain} | {quote(p, safe="") for p in plain}

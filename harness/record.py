@@ -1,0 +1,136 @@
+"""The run record: `run.json` is the only truth, every report is rendered from it, later, elsewhere, again.
+
+It is written atomically as the run goes, so a killed node leaves a readable record with `state: running`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
+
+from harness.checks.base import CheckResult
+from harness.errors import Blame, UsageError
+from harness.masking import Masker
+from harness.signature import Signature
+from harness.timeline import Timeline
+
+SCHEMA = 1
+Verdict = Literal["PASS", "FAIL", "ERROR", "SKIP"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Teardown:
+    """How the server was taken down, and the proof that nothing of it is left."""
+
+    seconds: float
+    steps: tuple[str, ...]
+    """The signals sent, in order, each with its second: `SIGTERM leader +0.0s`."""
+    survivors: tuple[str, ...] = ()
+    """Descendants that still lived at the end, `pid name`; empty is the proof."""
+    removed: tuple[str, ...] = ()
+    """Shared memory, semaphores and temporary files of the server that we removed."""
+    left: tuple[str, ...] = ()
+    """What may be the server's and was not removed, or GPU memory that did not come back."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """One launch of one scenario on one build: what was asked, what happened, and the verdict."""
+
+    id: str
+    """Name of the run's folder."""
+    scenario: str
+    variant: str | None
+    resolved: Mapping[str, Any]
+    """The scenario as it was run: variants, `--set` and `when` applied, paths absolute, secrets masked."""
+    refs: tuple[str, ...]
+    fingerprint: str
+    """12 hex digits of the resolved scenario: the same digits, the same question."""
+    build: str
+    """As asked for: `release:0.32.0`."""
+    node_class: str
+    node: Mapping[str, Any]
+    reproduce: str
+    """The command that makes this run again."""
+    started: str
+    harness: str
+    schema: int = SCHEMA
+    state: Literal["running", "finished", "interrupted"] = "running"
+    ended: str | None = None
+    verdict: Verdict | None = None
+    reason: str = ""
+    """One sentence: why the verdict is not PASS, or what passed."""
+    fix: str = ""
+    """For ERROR and SKIP: what to do."""
+    blame: Blame | None = None
+    version: str | None = None
+    packages: Mapping[str, str] = field(default_factory=dict)
+    argv: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    applied: tuple[str, ...] = ()
+    steps: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of what came before the spawn: environment, weights, lease. Never start-up seconds."""
+    timeline: Timeline = field(default_factory=Timeline)
+    choices: Mapping[str, str] = field(default_factory=dict)
+    """What the server said it chose: attention back end, KV layout, draft method …"""
+    subject: Mapping[str, bool] = field(default_factory=dict)
+    """Each word under `subject:`, and whether a line or an answer showed it on."""
+    exit: str | None = None
+    """How the leader ended: `exit 1`, `SIGKILL`; None: it ran until we stopped it."""
+    checks: tuple[CheckResult, ...] = ()
+    signature: Signature | None = None
+    wrappers: tuple[str, ...] = ()
+    evidence: tuple[tuple[int, int], ...] = ()
+    """First and last line, in server.log, of what the signature was read from."""
+    quiet_seconds: float | None = None
+    """After a hang: seconds without output and CPU use."""
+    teardown: Teardown | None = None
+    artifacts: tuple[str, ...] = ()
+    """Files beside run.json."""
+
+    @property
+    def title(self) -> str:
+        """`NAME` or `NAME[VARIANT]`: stable over nights, nodes and builds."""
+        return f"{self.scenario}[{self.variant}]" if self.variant else self.scenario
+
+
+_ADAPTER: TypeAdapter[Run] = TypeAdapter(Run)
+
+
+def save(run: Run, folder: Path, masker: Masker) -> None:
+    """Write `run.json` atomically; every string in it goes through the masker."""
+    text = json.dumps(masker.structure(_ADAPTER.dump_python(run, mode="json")), indent=1, ensure_ascii=False)
+    replace_text(folder / "run.json", text + "\n")
+
+
+def load(path: Path) -> Run:
+    """Read a `run.json`, or the one in a folder.
+
+    Raises:
+        UsageError: no such file, not a run record, or one of a newer schema.
+    """
+    file = path / "run.json" if path.is_dir() else path
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+        schema = data.get("schema")
+        if schema != SCHEMA:
+            raise UsageError(f"{file} has schema {schema!r}, this harness reads {SCHEMA}", fix="use the harness it was made with")
+        return _ADAPTER.validate_python(data)
+    except (OSError, ValueError, AttributeError) as error:
+        raise UsageError(f"{file} is not a readable run record: {error}", fix="name a folder under reports/") from error
+
+
+def replace_text(file: Path, text: str) -> None:
+    """Write a file so that a reader sees the old or the new one, never half of it, also after a crash."""
+    part = file.with_name(f".{file.name}.part")
+    with part.open("w", encoding="utf-8", errors="surrogateescape") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+    part.replace(file)
