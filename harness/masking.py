@@ -14,7 +14,8 @@ from typing import Any
 from urllib.parse import quote
 
 SHORTEST = 6
-NAME = re.compile(r"TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+# TOKEN and KEY are whole words of a name: `HF_TOKEN` and `api-key`, not `tokenizer` or `max-num-batched-tokens`.
+NAME = re.compile(r"(?:^|[_.-])(?:TOKEN|KEY)(?:$|[_.-])|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY", re.IGNORECASE)
 # The user part ends at the last @ before the path. Requiring `//` keeps e-mail addresses and decorators (`@torch.jit`).
 URL_USER = re.compile(r"(?<=://)[^\s/@\"']+(?=@)")
 URL_USER_BYTES = re.compile(URL_USER.pattern.encode())
@@ -48,15 +49,24 @@ class Masker:
             value = value.replace(secret, b"***")
         return URL_USER_BYTES.sub(b"***", value) if b"://" in value and b"@" in value else value
 
-    def structure(self, value: Any, *, name: str = "") -> Any:
-        """Mask every string in a JSON-like structure; a mapping's value is secret as a whole if its key says so."""
+    def structure(self, value: Any) -> Any:
+        """Mask every string in a JSON-like structure."""
         if isinstance(value, str):
-            return "***" if name and NAME.search(name) and value else self.text(value)
+            return self.text(value)
         if isinstance(value, Mapping):
-            return {self.text(str(k)): self.structure(v, name=str(k)) for k, v in value.items()}
+            return {self.text(str(k)): self.structure(v) for k, v in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self.structure(v, name=name) for v in value]
+            return [self.structure(v) for v in value]
         return value
+
+
+def redact(value: Any, *, name: str = "") -> Any:
+    """Blot out whatever stands under a secret name in a mapping of flags or variables, however short it is."""
+    if isinstance(value, Mapping):
+        return {k: redact(v, name=str(k)) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [redact(v, name=name) for v in value]
+    return "***" if NAME.search(name) and value not in (None, "", True, False) else value
 
 
 def _spellings(secret: str) -> set[str]:
