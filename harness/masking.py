@@ -26,6 +26,15 @@ def secret_values(env: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(v for name, v in env.items() if NAME.search(name) and len(v) >= SHORTEST)
 
 
+def secrets_under(value: Any, *, name: str = "") -> tuple[str, ...]:
+    """The string values, at any depth of a mapping of flags, whose own key says that they are secret."""
+    if isinstance(value, Mapping):
+        return tuple(v for k, inner in value.items() for v in secrets_under(inner, name=str(k)))
+    if isinstance(value, (list, tuple)):
+        return tuple(v for inner in value for v in secrets_under(inner, name=name))
+    return (value,) if isinstance(value, str) and NAME.search(name) and len(value) >= SHORTEST else ()
+
+
 class Masker:
     """Replaces a fixed set of secrets, also in the spellings that JSON, repr and URLs give them."""
 

@@ -1,0 +1,322 @@
+"""Words in, exit code out: 0 all pass, 1 a failure, 2 usage or an invalid scenario, 3 an error of ours, 130 interrupted.
+
+Everything heavy is imported by the command that needs it, so that `harness --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from harness import __version__
+from harness.errors import HarnessError, Interrupted, UsageError
+
+if TYPE_CHECKING:
+    from harness.build import Build
+    from harness.events import OnEvent
+    from harness.record import Run
+    from harness.scenario import Scenario
+
+WORST_FIRST = (130, 3, 2, 1, 0)
+
+
+def main(argv: list[str] | None = None) -> int:
+    words = _parser().parse_args(argv)
+    command: Callable[[argparse.Namespace], int] = words.command
+    try:
+        with _signals():
+            return command(words)
+    except HarnessError as error:
+        print(f"harness: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return Interrupted.exit_code
+    except BrokenPipeError:
+        # The reader of our output went away (`harness list | head`): nothing is wrong, and nobody is left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception:  # noqa: BLE001 - the outermost line: our own bug, never a mark on a build
+        traceback.print_exc()
+        return HarnessError.exit_code
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """SIGTERM, SIGINT and SIGHUP become `Interrupted` in the main thread, wherever it waits."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del frame
+        raise Interrupted(signal.Signals(number).name)
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="harness", description="Startup reproduction and regression testing of LLM servers.")
+    parser.add_argument("--version", action="version", version=f"harness {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _add_run(commands)
+    _add_validate(commands)
+    _add_triage(commands)
+    _add_env(commands)
+    _add_report(commands)
+    return parser
+
+
+def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    run = commands.add_parser("run", help="start a scenario's server, check it, report", description="The job.")
+    _scenarios(run)
+    run.add_argument("--variant", help="a variant of the scenario (or write SCENARIO[VARIANT])")
+    run.add_argument("--build", default="current", help="release:0.30.0, venv:PATH, tree:DIR[,DIR…]; default: the server on PATH")
+    run.add_argument("--set", dest="sets", action="append", default=[], metavar="KEY=VALUE", help="override, as in serve.max-model-len=512")
+    run.add_argument("--repeat", type=_positive, default=1, metavar="N", help="run N times; any failure is a failure")
+    run.add_argument("--skip-unmet", action="store_true", help="SKIP, not ERROR, where this node cannot meet the needs")
+    run.add_argument("--out", type=Path, default=Path("reports"), help="folder for the reports (default: reports)")
+    run.add_argument("--grace", type=float, default=8.0, metavar="SECONDS", help="for the teardown after an interruption (default: 8)")
+    run.set_defaults(command=_run)
+    fetch = commands.add_parser("fetch", help="download, or check, the weights of a scenario")
+    _scenarios(fetch)
+    fetch.add_argument("--build", default="current")
+    fetch.set_defaults(command=_fetch)
+
+
+def _add_validate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    validate = commands.add_parser("validate", help="check scenario files, without GPU or network")
+    _scenarios(validate)
+    validate.add_argument("--strict", action="store_true", help="warnings are errors too")
+    validate.set_defaults(command=_validate)
+    schema = commands.add_parser("schema", help="print the JSON Schema of scenario files, for editors")
+    schema.set_defaults(command=_schema)
+    listing = commands.add_parser("list", help="the scenarios there are, and whether this node can run them")
+    listing.set_defaults(command=_list)
+
+
+def _add_triage(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    triage = commands.add_parser("triage", help="the root cause in any server log", description="Exit 0: found; 1: none found.")
+    triage.add_argument("logs", nargs="+", metavar="LOG", help="a file, or - for standard input")
+    triage.add_argument("--json", action="store_true", help="one JSON object a log")
+    triage.set_defaults(command=_triage)
+
+
+def _add_env(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    env = commands.add_parser("env", help="builds made ready to run")
+    actions = env.add_subparsers(metavar="ACTION", required=True)
+    actions.add_parser("list", help="the environments in the cache").set_defaults(command=_env_list)
+    add = actions.add_parser("add", help="make a build ready")
+    add.add_argument("builds", nargs="*", metavar="BUILD")
+    add.add_argument("--lock", type=Path, help="re-create the environment of a packages.lock")
+    add.set_defaults(command=_env_add)
+    prune = actions.add_parser("prune", help="remove environments that nobody uses")
+    prune.add_argument("builds", nargs="*", metavar="BUILD", help="only these; default: all")
+    prune.set_defaults(command=_env_prune)
+
+
+def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    report = commands.add_parser("report", help="render the reports of finished runs again, from their run.json")
+    report.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a folder with a run.json")
+    report.add_argument("--junit", type=Path, metavar="FILE", help="write one JUnit file for all of them")
+    report.add_argument("--summary", type=Path, metavar="FILE", help="write one Markdown summary for all of them")
+    report.set_defaults(command=_report)
+
+
+def _scenarios(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("scenarios", nargs="+", metavar="SCENARIO", help="a file, or a name in scenarios/")
+
+
+def _positive(word: str) -> int:
+    if not word.isdecimal() or int(word) < 1:
+        raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of at least 1")
+    return int(word)
+
+
+# --- commands
+
+
+def _load(words: argparse.Namespace) -> list[Scenario]:
+    """Every scenario that the command line names, with its variant and overrides applied."""
+    from harness import scenario
+
+    loaded = []
+    for word in words.scenarios:
+        path, variant = scenario.find(word)
+        chosen = getattr(words, "variant", None)
+        if variant and chosen and variant != chosen:
+            raise UsageError(f"{word} names variant {variant}, --variant names {chosen}", fix="name it once")
+        loaded.append(scenario.load(path, variant=variant or chosen, sets=tuple(getattr(words, "sets", ()))))
+    return loaded
+
+
+def _run(words: argparse.Namespace) -> int:
+    from harness import build, view
+
+    chosen = build.parse(words.build)
+    loaded = _load(words)  # all of them, before the first one starts: a typo in the last must not cost an hour
+    runs: list[Run] = []
+    with view.choose(sys.stdout) as show:
+        for scenario in loaded:
+            runs += [_execute(scenario, chosen, words, show) for _ in range(words.repeat)]
+    for run in runs:
+        print(view.closing(run, words.out / run.id))
+    if words.repeat > 1:
+        print("\n".join(view.tally(runs)))
+    return _worst({"PASS": 0, "FAIL": 1, "ERROR": 3}.get(run.verdict or "ERROR") for run in runs)
+
+
+def _execute(scenario: Scenario, chosen: Build, words: argparse.Namespace, show: OnEvent) -> Run:
+    from harness import run
+
+    return run.execute(
+        scenario,
+        build=chosen,
+        out=words.out,
+        reproduce=_reproduce(scenario, chosen, words.sets),
+        on_event=show,
+        grace=words.grace,
+        skip_unmet=words.skip_unmet,
+    )
+
+
+def _reproduce(scenario: Scenario, chosen: Build, sets: list[str]) -> str:
+    path = os.path.relpath(scenario.path) if scenario.path.is_relative_to(Path.cwd()) else str(scenario.path)
+    variant = ["--variant", scenario.variant] if scenario.variant else []
+    return shlex.join(["harness", "run", path, *variant, "--build", str(chosen), *(w for s in sets for w in ("--set", s))])
+
+
+def _fetch(words: argparse.Namespace) -> int:
+    from harness import build, environment, launch, node, weights
+
+    here = node.read()
+    provided = environment.provide(build.parse(words.build), here, on_step=print)
+    for scenario in _load(words):
+        resolved, _ = scenario.apply_when(provided.version)
+        given, _ = launch.scenario_env(resolved, os.environ)
+        for got in weights.fetch(resolved, provided, {**os.environ, **given}, seconds=resolved.budgets.download):
+            print(f"{scenario.name}: {got.model} {got.revision or 'local folder'}")
+    return 0
+
+
+def _validate(words: argparse.Namespace) -> int:
+    from harness import scenario
+
+    problems: list[str] = []
+    for word in words.scenarios:
+        path, variant = scenario.find(word)
+        file = scenario.load_file(path)
+        names = [variant] if variant else [None, *file.variants]
+        warnings = [w for name in names for w in scenario.warnings(scenario.load(path, variant=name))]
+        print("\n".join([f"{path}: ok, {len(names)} of {len(file.variants) + 1} variants", *dict.fromkeys(warnings)]))
+        problems += warnings
+    if problems and words.strict:
+        raise UsageError(f"{len(problems)} warnings, and --strict makes them errors", fix="correct them, or leave --strict out")
+    return 0
+
+
+def _schema(words: argparse.Namespace) -> int:
+    from harness import scenario
+
+    del words
+    print(json.dumps(scenario.json_schema(), indent=2))
+    return 0
+
+
+def _list(words: argparse.Namespace) -> int:
+    from harness import node, scenario
+
+    del words
+    here = node.read()
+    print(f"node: {here.node_class}, {len(here.gpus)} GPUs, {here.cpus} CPUs, {here.memory_mib >> 10} GiB")
+    for path in scenario.available():
+        file = scenario.load_file(path)
+        for name in (None, *file.variants):
+            loaded = scenario.load(path, variant=name)
+            print(f"{loaded.title:<40} {loaded.needs.words:<24} {node.unmet(here, loaded.needs) or 'can run here'}")
+    return 0
+
+
+def _triage(words: argparse.Namespace) -> int:
+    from harness import triage
+
+    found = 0
+    for name in words.logs:
+        read = triage.read(_log(name))
+        found += read.signature is not None
+        row = triage.to_json(read)
+        if words.json:
+            print(json.dumps({"file": name, **row} if len(words.logs) > 1 else row))
+        else:
+            print(triage.to_text(read, name=name if len(words.logs) > 1 else None))
+    return 0 if found else 1
+
+
+def _log(name: str) -> Iterator[str]:
+    from harness.conduct import log_lines
+
+    if name == "-":
+        return (raw.decode("utf-8", "replace").rstrip("\n") for raw in sys.stdin.buffer)
+    if not Path(name).is_file():
+        raise UsageError(f"{name}: no such log file", fix="name a file, or - for standard input")
+    return log_lines(Path(name))
+
+
+def _env_list(words: argparse.Namespace) -> int:
+    from harness import environment
+
+    del words
+    for entry in environment.list_environments():
+        print(entry)
+    return 0
+
+
+def _env_add(words: argparse.Namespace) -> int:
+    from harness import build, environment, node
+
+    if not words.builds and not words.lock:
+        raise UsageError("nothing to add", fix="name a build, such as release:0.32.0, or --lock FILE")
+    here = node.read()
+    for word in words.builds:
+        print(environment.provide(build.parse(word), here, on_step=print).command[0])
+    if words.lock:
+        print(environment.provide_lock(words.lock, here, on_step=print).command[0])
+    return 0
+
+
+def _env_prune(words: argparse.Namespace) -> int:
+    from harness import build, environment
+
+    for line in environment.prune([build.parse(word) for word in words.builds]):
+        print(line)
+    return 0
+
+
+def _report(words: argparse.Namespace) -> int:
+    from harness import report
+
+    for folder in words.runs:
+        print("\n".join(str(folder / name) for name in report.render(folder)))
+    if words.junit:
+        report.write_junit(words.runs, words.junit)
+    if words.summary:
+        report.write_summary(words.runs, words.summary)
+    return 0
+
+
+def _worst(codes: Iterable[int | None]) -> int:
+    """The worst of several outcomes; None is a SKIP, and a call in which nothing ran is an error."""
+    ran = [code for code in codes if code is not None]
+    return next((code for code in WORST_FIRST if code in ran), HarnessError.exit_code)

@@ -1,0 +1,225 @@
+"""One living server, from its spawn to its end: follow it to health, run the checks, say what failed.
+
+`Conduct` is what a run knows while the server lives. It listens to the log (phases, choices, the subject), asks the
+checks, and ends with a `Finding`: nothing wrong, or the signature of the first thing that was.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from harness import clock, triage
+from harness.checks import CHECKS, CORPORA
+from harness.checks.base import CheckContext, CheckResult
+from harness.client import BadAnswer, RequestTimedOut, ServerClient, ServerGone
+from harness.events import Event, OnEvent
+from harness.launch import Launch
+from harness.masking import Masker
+from harness.runtimes.base import Runtime
+from harness.scenario import Scenario
+from harness.server import Exited, Hung, Line, Ready, Server
+from harness.signature import Signature
+from harness.timeline import Builder, Timeline
+from harness.triage import Triage
+
+LOG_HEAD = 16 << 20
+LOG_TAIL = 48 << 20
+"""Bytes of a log that triage reads: a flood in between never holds the cause of a death at its end."""
+LAST_WORDS = 3.0
+"""Seconds that a server gets to die on its own after a request crashed in it: vLLM takes 0.5 s, a kill -9 takes 5."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """What the run found. `signature` None: nothing was wrong."""
+
+    reason: str
+    signature: Signature | None = None
+    triage: Triage = field(default_factory=Triage)
+    exit: str | None = None
+    quiet_seconds: float | None = None
+
+
+class Conduct:
+    def __init__(
+        self, scenario: Scenario, launch: Launch, *, runtime: Runtime, node_class: str, folder: Path, masker: Masker, on_event: OnEvent
+    ) -> None:
+        self._scenario, self._launch, self._runtime, self._masker = scenario, launch, runtime, masker
+        self._node_class, self._folder, self._on_event = node_class, folder, on_event
+        self._lock = threading.Lock()
+        self._builder = Builder(runtime.marks)
+        self._watched: list[str] = []
+        self._ready: float | None = None
+        self._phase = ""
+        self.choices: dict[str, str] = {}
+        self.subject = dict.fromkeys(scenario.subject, False)
+        self.checks: tuple[CheckResult, ...] = ()
+
+    def facts(self) -> dict[str, Any]:
+        """What is known so far, as fields of the run record."""
+        return {
+            "timeline": self.timeline, "choices": dict(self.choices), "subject": dict(self.subject), "checks": self.checks
+        }  # fmt: skip
+
+    @property
+    def timeline(self) -> Timeline:
+        with self._lock:
+            return self._builder.timeline()
+
+    def on_line(self, line: Line) -> None:
+        """Called by the log pump's threads, for lines that hold one of the runtime's literals."""
+        with self._lock:
+            mark = self._builder.add(line.t, line.text)
+            self._read_facts(line.text)
+        if mark and mark.edge == "begin" and mark.phase != self._phase:
+            self._phase = mark.phase
+            self._on_event(Event(kind="phase", text=mark.phase, t=line.t))
+
+    def _read_facts(self, text: str) -> None:
+        for choice in self._runtime.choices:
+            if found := choice.read(text):
+                self.choices.setdefault(choice.name, self._masker.text(found))
+        for word in self.subject:
+            self.subject[word] = self.subject[word] or self._runtime.subjects[word].shows(text)
+        if self._ready is not None and any(rule.matches(text) for rule in self._runtime.watch):
+            self._watched.append(text)
+
+    def follow(self, server: Server) -> Finding:
+        """Wait for health, then run every check of the scenario; stop at the first that fails."""
+        match server.wait_ready():
+            case Exited() as exited:
+                return self._died(exited)
+            case Hung() as hung:
+                return self._hung(hung)
+            case Ready(t=at):
+                with self._lock:
+                    self._ready = at
+                    self._builder.ready(at)
+                self._on_event(Event(kind="phase", text="ready", t=at))
+        finding = self._check_all(server)
+        with self._lock:
+            self._builder.checks_done(server.seconds, completed=finding.signature is None)
+        return finding
+
+    # --- failures while starting
+
+    def _died(self, exited: Exited) -> Finding:
+        read = self._read_log(exited.how)
+        signature = read.signature or triage.killed(exited.how, self._last_phase())
+        return Finding(
+            reason=f"died while starting ({exited.how} at {exited.t:.1f} s, in {self._last_phase()}): {signature.title}",
+            signature=signature, triage=read, exit=exited.how,
+        )  # fmt: skip
+
+    def _hung(self, hung: Hung) -> Finding:
+        # A worker's error beats the hang that follows from it: the survivors wait for a dead peer.
+        read = self._read_log(None)
+        signature = read.signature or triage.hang(self._last_phase(), hung.reason)
+        return Finding(
+            reason=f"no progress in {self._last_phase()}: {signature.title}; {hung.quiet_seconds:.0f} s without output and CPU use",
+            signature=signature, triage=read, quiet_seconds=hung.quiet_seconds,
+        )  # fmt: skip
+
+    def _last_phase(self) -> str:
+        last = self.timeline.last
+        return last.name if last else "spawn"
+
+    def _read_log(self, how: str | None) -> Triage:
+        return triage.read(log_lines(self._folder / "server.log"), exit=how, phase=self._last_phase())
+
+    # --- checks
+
+    def _check_all(self, server: Server) -> Finding:
+        client = ServerClient(self._launch.url, self._launch.served_model_name, request_seconds=self._scenario.budgets.request)
+        server.on_exit(client.abort)
+        finding: Finding | None = None
+        for name in self._scenario.checks:
+            if finding:
+                self._add(CheckResult(name=name, outcome="not_tested", message=f"not run: {finding.reason}"))
+                continue
+            result, finding = self._check(name, server, client)
+            self._add(result)
+        return finding or self._still_alive(server)
+
+    def _add(self, result: CheckResult) -> None:
+        self.checks = (*self.checks, result)
+        outcome = {"pass": True, "fail": False, "not_tested": None}[result.outcome]
+        self._on_event(Event(kind="check", text=f"{result.name}: {result.message}", ok=outcome))
+
+    def _check(self, name: str, server: Server, client: ServerClient) -> tuple[CheckResult, Finding | None]:
+        self._on_event(Event(kind="phase", text=f"check {name}", t=server.seconds))
+        begun = clock.now()
+        context = CheckContext(
+            client=client, params=self._scenario.checks[name], node_class=self._node_class, lines=self._lines, corpora=CORPORA
+        )
+        try:
+            result = CHECKS[name].run(context)
+        except (ServerGone, RequestTimedOut, BadAnswer) as error:
+            finding = self._broken(name, error, server, client)
+            result = CheckResult(name=name, outcome="fail", message=finding.reason, request=client.requests)
+        else:
+            finding = self._failed(result) if result.outcome == "fail" else None
+        return replace(result, seconds=round(clock.now() - begun, 3)), finding
+
+    def _lines(self) -> tuple[str, ...]:
+        with self._lock:
+            return tuple(self._watched)
+
+    def _failed(self, result: CheckResult) -> Finding:
+        return Finding(reason=f"check {result.name}: {result.message}", signature=triage.check_failed(result.name, result.message))
+
+    def _broken(self, name: str, error: Exception, server: Server, client: ServerClient) -> Finding:
+        """A request was not answered as asked: did the server die of it, crash in it, hang in it, or just refuse it?"""
+        where = f"check {name}, request {client.requests}"
+        exited = server.exited() or (None if isinstance(error, RequestTimedOut) else _wait_exit(server, LAST_WORDS))
+        if isinstance(error, RequestTimedOut) and not exited:
+            server.collect_hang()
+            read = self._read_log(None)
+            signature = read.signature or triage.hang("checks", "request")
+            return Finding(reason=f"{where}: {error}", signature=signature, triage=read)
+        how = exited.how if exited else None
+        read = self._read_log(how)
+        signature = read.signature or (triage.killed(how, "checks") if how else triage.check_failed(name, str(error)))
+        died = f" and the server ended ({how})" if how else ""
+        return Finding(reason=f"{where}: {error}{died}: {signature.title}", signature=signature, triage=read, exit=how)
+
+    def _still_alive(self, server: Server) -> Finding:
+        exited = server.exited()
+        if exited is None:
+            return Finding(reason=self._passed())
+        read = self._read_log(exited.how)
+        signature = read.signature or triage.killed(exited.how, "checks")
+        return Finding(reason=f"ended by itself after ready ({exited.how}): {signature.title}", signature=signature, triage=read, exit=exited.how)
+
+    def _passed(self) -> str:
+        done = [c for c in self.checks if c.outcome == "pass"]
+        words = f"ready after {self._ready or 0:.1f} s, {len(done)} checks passed"
+        dark = [w for w, on in self.subject.items() if not on]
+        return f"{words}; nothing showed that {', '.join(dark)} was on" if dark else words
+
+
+def _wait_exit(server: Server, seconds: float) -> Exited | None:
+    deadline = clock.Deadline.after(seconds)
+    while not (exited := server.exited()) and not deadline.expired:
+        clock.sleep(0.02)
+    return exited
+
+
+def log_lines(file: Path) -> Iterator[str]:
+    """The lines of a log; of a huge one only its head and its tail, with bounded memory."""
+    with file.open("rb") as log:
+        size = log.seek(0, 2)
+        log.seek(0)
+        yield from _decoded(log.read(LOG_HEAD if size > LOG_HEAD + LOG_TAIL else size))
+        if size > LOG_HEAD + LOG_TAIL:
+            log.seek(-LOG_TAIL, 2)
+            yield from _decoded(log.read())
+
+
+def _decoded(raw: bytes) -> Iterator[str]:
+    for line in raw.split(b"\n"):
+        yield line.decode("utf-8", "replace")
