@@ -2,8 +2,8 @@
 
     python make_byte_tokenizer.py kimi_k3_mini tiny_lm
 
-The id of a byte is its value, 0–255; then `<|bos|>` is 256 and `<|eos|>` 257. Nothing is added around a text, so that
-the number of tokens is the number of bytes. Needs nothing but the standard library.
+The id of a byte is its value (0 to 255); then `<|bos|>` is 256 and `<|eos|>` 257. Nothing is added around a text,
+so that the number of tokens is the number of bytes. Needs nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BOS, EOS = "<|bos|>", "<|eos|>"
 
 
 def byte_names() -> list[str]:
-    """The character that byte-level tokenizers write for each byte: itself where it prints, else U+0100, U+0101, …"""
+    """The character that byte-level tokenizers write for each byte: itself where it prints, else U+0100 and up."""
     prints = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     hidden = [byte for byte in range(256) if byte not in prints]
     return [chr(byte) if byte in prints else chr(0x100 + hidden.index(byte)) for byte in range(256)]
