@@ -1,0 +1,208 @@
+"""The identity of a cause: its kind, its message without volatile parts, its id and its title. Pure.
+
+Also the signatures that no log line gives: a hang, a kill, a failed check.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import signal
+
+from harness.errors import Blame
+from harness.signature import Frame, Kind, Signature
+from harness.tracebacks import Traceback
+from harness.triage_rules import (
+    BLAME,
+    GENERIC,
+    GROUPING,
+    HEADLINES,
+    KINDS,
+    NORMALISE,
+    OWN_SIGNALS,
+    PLUMBING,
+)
+
+LONGEST = 4000
+"""Characters of a message that are kept."""
+LONG_TITLE = 160
+SHORT_SENTENCE = 40
+"""Characters: what ends before is no sentence but an abbreviation."""
+LONGEST_TITLE = 300
+
+
+def normalise(message: str) -> str:
+    """A message without its volatile parts; see the table for what goes and what stays."""
+    for pattern, replacement in NORMALISE:
+        message = pattern.sub(replacement, message)
+    return message.strip()
+
+
+def make(
+    *,
+    kind: Kind,
+    message: str,
+    exception: str | None = None,
+    headline: str | None = None,
+    frames: tuple[Frame, ...] = (),
+    function: str | None = None,
+    process: str | None = None,
+    phase: str | None = None,
+    title: str | None = None,
+    title_prefix: str | None = None,
+    confidence: float = 1.0,
+) -> Signature:
+    normalised = normalise((headline if headline is not None else message)[:LONGEST])
+    generic = GENERIC.fullmatch(normalised) is not None
+    identity = [GROUPING, kind, exception, normalised, function if generic else None]
+    words = title_prefix or (f"{exception}: " if exception and not (exception.startswith("SIG")) else "")
+    sentence = (words + normalised).rstrip(": ")
+    return Signature(
+        id=hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:12],
+        kind=kind,
+        exception=exception,
+        message=message[:LONGEST],
+        normalised=normalised,
+        frames=frames,
+        process=process,
+        phase=phase,
+        ranks=None,
+        title=title or (_clip(sentence) + (f" ({function})" if function else "")),
+        confidence=confidence,
+        grouping=GROUPING,
+    )
+
+
+def _clip(text: str) -> str:
+    """One sentence: of a long message the first, its advice left to the message."""
+    if len(text) > LONG_TITLE and (end := text.find(". ", SHORT_SENTENCE)) > 0:
+        text = text[:end]
+    return text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1] + "…"
+
+
+def of_traceback(block: Traceback, phase: str | None) -> Signature:
+    frames = _order(block.frames)
+    own = next((f for f in frames if _own(f.file) and f.function not in PLUMBING), None)
+    function = own or (frames[0] if frames else None)
+    headline = _headline(block.text)
+    return make(
+        kind=_kind(block.name, headline, own),
+        exception=block.name,
+        message=block.text,
+        headline=headline,
+        frames=frames,
+        function=function.function if function else None,
+        process=block.process,
+        phase=phase or block.phase,
+    )
+
+
+def _order(printed: list[Frame]) -> tuple[Frame, ...]:
+    """The deepest frame, then the server's own from the deepest up, then the libraries'."""
+    deep = [Frame(function=f.function, file=_short(f.file), line=f.line) for f in reversed(printed)]
+    own = [f for f in deep[1:] if _own(f.file)]
+    return tuple(deep[:1] + own + [f for f in deep[1:] if not _own(f.file)])
+
+
+def _own(file: str) -> bool:
+    return file.startswith("vllm/")
+
+
+def _short(file: str) -> str:
+    """A path from its package on, so that it is the same on every node."""
+    for mark in ("site-packages/", "dist-packages/"):
+        if mark in file:
+            return file.rsplit(mark, 1)[1]
+    if found := re.search(r"/lib/python3\.\d+/(.*)", file):
+        return found[1]
+    return (
+        "vllm/" + file.rsplit("/vllm/", 1)[1]
+        if "/vllm/" in file
+        else file.rsplit("/", 1)[-1]
+        if file.startswith("/")
+        else file
+    )
+
+
+def _headline(message: str) -> str:
+    """The sentence of a message of many lines."""
+    first = message.split("\n", 1)[0]
+    for says_nothing, where in HEADLINES:
+        if says_nothing.match(first) and (found := where.match(message)) and found["said"].strip():
+            words = [line.strip() for line in found["said"].split("\n") if line.strip()]
+            return ": ".join(words).removeprefix("Value error, ")
+    return first
+
+
+def _kind(name: str, headline: str, own: Frame | None) -> Kind:
+    where = f"{own.file}:{own.function}" if own else ""
+    return next(
+        r.kind for r in KINDS if r.exception.search(name) and r.message.search(headline) and r.where.search(where)
+    )
+
+
+def usage(message: str, phase: str | None) -> Signature:
+    return make(kind="cli_usage", message=message, title_prefix="usage error: ", phase=phase)
+
+
+def bare(message: str, *, process: str | None, phase: str | None, confidence: float) -> Signature:
+    found = _kind("", message, None)
+    kind: Kind = "other" if found == "python_exception" else found
+    return make(kind=kind, message=message, process=process, phase=phase, confidence=confidence)
+
+
+# --- signatures that no log line gives
+
+
+def hang(phase: str, reason: str) -> Signature:
+    """No progress in `phase`; `reason` is the budget that ran out: `silence`, `startup` or `request`."""
+    said = {
+        "silence": "no output and no CPU use",
+        "startup": "not ready within the startup budget",
+        "request": "a request got no answer within its budget",
+    }.get(reason, reason)
+    return make(kind="hang", message=f"{said}, in {phase}", title=f"hang: {said}", phase=phase)
+
+
+def killed(how: str, phase: str) -> Signature:
+    """The leader ended as `how` says (`SIGKILL`, `exit 0`, `exit 137`) and no log line says why."""
+    if name := signal_of(how):
+        message = f"the server was killed by {name}"
+        return make(kind="killed_signal", exception=name, message=message, title=message, phase=phase)
+    message = f"the server ended by itself with {how}, and its log does not say why"
+    return make(kind="other", message=message, title=message, phase=phase, confidence=0.3)
+
+
+def check_failed(name: str, message: str) -> Signature:
+    """A check's limit was broken, or its answer was wrong. Numbers that move from night to night are not in the id."""
+    stable = re.sub(r"-?\b\d+(?:\.\d+)?(?:e[+-]?\d+)?\b", "<n>", normalise(message))
+    return make(
+        kind="check_failed",
+        message=message,
+        headline=f"{name}: {stable}",
+        title=f"check {name}: {stable}",
+        phase="checks",
+    )
+
+
+def blame(signature: Signature) -> Blame:
+    """Whose fault: the kind's, except for the signals that a program gives itself."""
+    if signature.kind == "killed_signal" and signature.exception in OWN_SIGNALS:
+        return "product"
+    return BLAME[signature.kind]
+
+
+def signal_of(how: str) -> str | None:
+    if how.startswith("SIG"):
+        return how
+    code = int(found[1]) if (found := re.fullmatch(r"exit (-?\d+)", how)) else 0
+    number = -code if code < 0 else code - 128 if 128 < code <= 128 + 64 else 0  # noqa: PLR2004 - a shell's 128 + signal
+    return signal_name(number) if number else None
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
