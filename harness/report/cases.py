@@ -1,0 +1,187 @@
+"""A run as test cases: `startup`, then one per check, in an order and with names that never change over nights.
+
+Whatever went wrong has one *place*, and what comes after it was not reached, with that cause and no other:
+
+    startup ✓   warmup ✓   perplexity ✗ TITLE   prefix_cache · not reached: perplexity failed (TITLE)
+
+A trouble that belongs to neither (processes left after the stop, an expected failure that did not come) gets a case of
+its own, `run`, which appears only then.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.checks.base import CheckResult, Measurement
+from harness.record import Run
+from harness.report.text import one_line, visible
+
+STARTUP, REST = "startup", "run"
+FRAMES, WRAPPERS = 12, 5
+"""How many frames and demoted messages are shown."""
+
+RANK_OF_VERDICT = {"FAIL": 0, "ERROR": 1, "SKIP": 2, "PASS": 3}
+"""The order in which verdicts are shown: the worst first."""
+
+CaseKind = Literal["pass", "failure", "error", "skipped"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    name: str
+    seconds: float
+    kind: CaseKind = "pass"
+    type: str = ""
+    """Kind of the signature, or whose error it is: never a volatile word."""
+    message: str = ""
+    """One line."""
+    place: bool = False
+    """This is where the run went wrong."""
+
+
+def headline(run: Run) -> str:
+    """The sentence of the verdict: the title of the signature, else the reason. One bounded line."""
+    if run.state == "running":
+        where = f" in {run.timeline.last.label}" if run.timeline.last else " before the server was started"
+        return f"interrupted: the record ends{where}"
+    if run.signature and run.verdict != "PASS":
+        return one_line(run.signature.title)
+    return one_line(run.reason) or f"{run.verdict or run.state}, and no reason was recorded"
+
+
+def verdict(run: Run) -> str:
+    """As in the record; ERROR for a run that never came to one."""
+    return run.verdict or "ERROR"
+
+
+def cases(run: Run) -> tuple[Case, ...]:
+    """Every case of the run, in order."""
+    place = _place(run)
+    names = [STARTUP, *expected_checks(run)] + ([REST] if place == REST else [])
+    results = {check.name: check for check in run.checks}
+    made: list[Case] = []
+    for name in names:
+        result = results.get(name)
+        seconds = _startup_seconds(run) if name == STARTUP else _seconds(result.seconds if result else 0.0)
+        made.append(_case(run, name, result, seconds=seconds, place=place))
+    return tuple(made)
+
+
+def expected_checks(run: Run) -> tuple[str, ...]:
+    """The checks that the scenario asks for, then any other that has a result."""
+    asked = run.resolved.get("checks") or {}
+    return tuple(dict.fromkeys([*asked, *(check.name for check in run.checks)]))
+
+
+def _place(run: Run) -> str | None:
+    if verdict(run) in ("PASS", "SKIP"):
+        return None
+    if run.timeline.ready is None:
+        return STARTUP
+    if failed := next((check.name for check in run.checks if check.outcome == "fail"), None):
+        return failed
+    done = {check.name for check in run.checks}
+    return next((name for name in expected_checks(run) if name not in done), REST)
+
+
+def _case(run: Run, name: str, result: CheckResult | None, *, seconds: float, place: str | None) -> Case:
+    if name == place:
+        kind, word = _fault(run)
+        return Case(name=name, seconds=seconds, kind=kind, type=word, message=headline(run), place=True)
+    if verdict(run) == "SKIP":
+        return Case(name=name, seconds=seconds, kind="skipped", type="skip", message=_skip_reason(run))
+    if name == STARTUP or (
+        result and (result.outcome == "pass" or verdict(run) == "PASS") and result.outcome != "not_tested"
+    ):
+        return Case(name=name, seconds=seconds)
+    if result and result.outcome == "fail":
+        return Case(name=name, seconds=seconds, kind="failure", type="check_failed", message=one_line(result.message))
+    return Case(name=name, seconds=0.0, kind="skipped", type="not_reached", message=_not_reached(run, result, place))
+
+
+def _fault(run: Run) -> tuple[CaseKind, str]:
+    if run.state != "finished":
+        return "error", "interrupted"
+    if run.verdict == "FAIL":
+        return "failure", run.signature.kind if run.signature else "failure"
+    return "error", run.blame or "error"
+
+
+def _skip_reason(run: Run) -> str:
+    return one_line("; ".join(part for part in (run.reason, run.fix) if part)) or "skipped, and no reason was recorded"
+
+
+def _not_reached(run: Run, result: CheckResult | None, place: str | None) -> str:
+    if place:
+        return one_line(f"not reached: {place} failed ({headline(run)})")
+    return one_line(result.message if result and result.message else f"not reached: {headline(run)}")
+
+
+def _startup_seconds(run: Run) -> float:
+    return _seconds(run.timeline.ready if run.timeline.ready is not None else run.lifetime or 0.0)
+
+
+def _seconds(value: float) -> float:
+    return round(max(0.0, value), 3) if math.isfinite(value) else 0.0
+
+
+def details(run: Run, case: Case) -> str:
+    """What the reader of a failing case needs, title first (GitLab shows the text alone, without the message)."""
+    result = next((check for check in run.checks if check.name == case.name), None)
+    blocks = [
+        [case.message, *([visible(run.reason)] if case.place and one_line(run.reason) != case.message else [])],
+        [visible(run.fix)] if case.place and run.fix else [],
+        _signature_lines(run) if case.place else [],
+        [visible(result.message), *map(measured, result.measurements)] if result else [],
+        [f"{name}: {visible(value)}" for name, value in environment(run)],
+        [f"Reproduce: {visible(run.reproduce)}"],
+    ]
+    return "\n\n".join("\n".join(lines) for lines in blocks if lines)
+
+
+def environment(run: Run) -> tuple[tuple[str, str], ...]:
+    """Where it happened, as (word, value)."""
+    pairs = (("build", run.build), ("version", run.version), ("node class", run.node_class), ("run", run.id))
+    return tuple((name, value) for name, value in pairs if value)
+
+
+def signature_facts(run: Run) -> tuple[tuple[str, str], ...]:
+    """The identity of the failure and where it was seen, as (word, value)."""
+    found = run.signature
+    if found is None:
+        return ()
+    quiet = f"{run.quiet_seconds:.0f} s without output and CPU use" if run.quiet_seconds is not None else None
+    pairs = (
+        ("signature", found.id), ("kind", found.kind), ("process", found.process), ("ranks", found.ranks),
+        ("phase", found.phase), ("exit", run.exit), ("quiet", quiet),
+    )  # fmt: skip
+    return tuple((name, value) for name, value in pairs if value)
+
+
+def _signature_lines(run: Run) -> list[str]:
+    found = run.signature
+    if found is None:
+        return []
+    lines = [f"{name}: {one_line(value)}" for name, value in signature_facts(run)]
+    lines += [f"  at {one_line(f'{frame.function} ({frame.file}:{frame.line})')}" for frame in found.frames[:FRAMES]]
+    lines += [f"or: {one_line(title)}" for title in found.alternatives]
+    return lines + [f"only reports it: {one_line(wrapper, 300)}" for wrapper in run.wrappers[:WRAPPERS]]
+
+
+def measured(value: Measurement) -> str:
+    """`perplexity 6.24 (at most 4.5): too high`."""
+    limit = (
+        "" if value.limit is None else f" ({'at most' if value.sense == 'max' else 'at least'} {number(value.limit)})"
+    )
+    return f"{one_line(value.name)} {number(value.value)} {value.unit}".rstrip() + limit + ("" if value.ok else " ✗")
+
+
+def number(value: float | str | None) -> str:
+    """Four significant digits; whole numbers whole."""
+    if isinstance(value, float) and math.isfinite(value) and value != int(value):
+        return f"{value:.4g}"
+    if isinstance(value, float) and math.isfinite(value):
+        return str(int(value))
+    return "—" if value is None else one_line(str(value))

@@ -1,0 +1,188 @@
+"""Markdown for a CI annotation (Buildkite shows up to 1 MiB of it): the verdict first, the command to reproduce last.
+
+Whatever a server or a scenario wrote is either escaped or stands in a fence longer than any run of backticks in it, so
+that no log line can end a block, break a table or become a link.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from harness.record import Run, Teardown, load
+from harness.report.cases import (
+    FRAMES,
+    RANK_OF_VERDICT,
+    environment,
+    headline,
+    number,
+    signature_facts,
+    verdict,
+)
+from harness.report.text import cut_middle, log_excerpt, one_line, visible
+
+MAX_BYTES = 1_000_000
+"""Below 1 MiB, the most that Buildkite takes."""
+LOG_BYTES = 12_000
+BLOCK_BYTES = 8_000
+"""Longest command shown."""
+MAX_ROWS = 1_000
+SHOWN_SECONDS = 0.05
+"""Shorter phases (`ready` is a moment) are no news of a run that passed."""
+
+# Underscores inside a word mean nothing to Markdown and most titles have some: `layer_names` stays as it is.
+_SPECIAL = re.compile(r"[\\`*\[\]<>|&~#!$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_AUTOLINK = re.compile(r"(?i)(https?|ftp)(://)|\b(www)(\.)")
+
+
+def render(run: Run, folder: Path) -> str:
+    """The summary of one run; short where it passed."""
+    blocks = [f"### {verdict(run)} · {escape(run.title)} · {escape(headline(run))}"]
+    if verdict(run) != "PASS":
+        blocks += _trouble(run)
+    blocks += [_checks(run), _phases(run), _environment(run), _teardown(run.teardown)]
+    if verdict(run) in ("FAIL", "ERROR"):
+        blocks.append(_log(run, folder))
+    return _joined(blocks, [f"Reproduce:\n\n{fenced(cut_middle(visible(run.reproduce), BLOCK_BYTES), 'sh')}"])
+
+
+def render_many(folders: Iterable[Path]) -> str:
+    """One table of several runs, the bad ones first, and the command of each bad one.
+
+    Raises:
+        UsageError: a folder without a readable record.
+    """
+    runs = sorted((load(folder) for folder in folders), key=lambda run: RANK_OF_VERDICT[verdict(run)])
+    counts = [f"{n} {word}" for word in RANK_OF_VERDICT if (n := sum(verdict(run) == word for run in runs))]
+    rows = [_run_row(run) for run in runs[:MAX_ROWS]]
+    table = _table(("verdict", "scenario", "build", "ready s", "", "signature"), rows)
+    more = (
+        f"… and {len(runs) - MAX_ROWS} more runs, none of them worse than the last shown."
+        if len(runs) > MAX_ROWS
+        else ""
+    )
+    commands = [one_line(run.reproduce, BLOCK_BYTES) for run in runs[:MAX_ROWS] if verdict(run) != "PASS"]
+    again = f"Reproduce:\n\n{fenced(chr(10).join(dict.fromkeys(commands)), 'sh')}" if commands else ""
+    return _joined([f"### {len(runs)} runs: {', '.join(counts) or 'none'}", table, more, again], [])
+
+
+def escape(text: str) -> str:
+    """One line of anybody's text as inert Markdown."""
+    line = _SPECIAL.sub(lambda match: "&lt;" if match[0] == "<" else f"\\{match[0]}", one_line(text))
+    return _AUTOLINK.sub(lambda m: f"{m[1] or m[3]}\u200b{m[2] or m[4]}", line)  # a zero-width space stops autolinks
+
+
+def code(text: str) -> str:
+    """One line of anybody's text as a code span; also inside a table."""
+    line = one_line(text)
+    fence = "`" * (_longest_run(line) + 1)
+    pad = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{fence}{pad}{line}{pad}{fence}".replace("|", "\\|") if line else ""
+
+
+def fenced(text: str, language: str = "text") -> str:
+    """A code block that its content cannot end."""
+    fence = "`" * max(3, _longest_run(text) + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _longest_run(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)
+
+
+def _trouble(run: Run) -> list[str]:
+    found = run.signature
+    facts = " · ".join(f"{word} {code(value)}" for word, value in signature_facts(run))
+    frames = [f"{frame.function} ({frame.file}:{frame.line})" for frame in found.frames[:FRAMES]] if found else []
+    others = "\n".join(f"- or: {escape(title)}" for title in found.alternatives) if found else ""
+    return [
+        escape(run.reason) if run.reason and one_line(run.reason) != headline(run) else "",
+        f"**What to do:** {escape(run.fix)}" if run.fix else "",
+        facts,
+        fenced("\n".join(one_line(frame, 500) for frame in frames)) if frames else "",
+        others,
+    ]
+
+
+def _checks(run: Run) -> str:
+    rows: list[tuple[str, ...]] = []
+    for check in run.checks:
+        outcome = {"pass": "✓", "fail": "**✗**", "not_tested": "—"}[check.outcome]
+        if not check.measurements or check.outcome != "pass":
+            rows.append((outcome, code(check.name), escape(check.message), "", "", ""))
+        for value in check.measurements:
+            sense = "≤" if value.sense == "max" else "≥"
+            limit = "" if value.limit is None else f"{sense} {number(value.limit)}"
+            mark = "✓" if value.ok else "**✗**"
+            rows.append(
+                (mark, code(check.name), escape(value.name), escape(number(value.value)), escape(value.unit), limit)
+            )
+    return _table(("", "check", "measured", "value", "unit", "limit"), rows)
+
+
+def _phases(run: Run) -> str:
+    """A table where it went wrong, one line where it passed."""
+    phases = run.timeline.phases
+    if verdict(run) == "PASS":
+        shown = [(p.label, p.end - p.start) for p in phases if p.end is not None and p.end - p.start >= SHOWN_SECONDS]
+        spent = [f"{label} {seconds:.1f} s" for label, seconds in shown]
+        ready = [f"ready after {run.timeline.ready:.1f} s"] if run.timeline.ready is not None else []
+        return " · ".join(ready + spent)
+    rows = [
+        (
+            phase.label,
+            f"{phase.start:.1f}",
+            f"{phase.end - phase.start:.1f}" if phase.end is not None else "",
+            "✓" if phase.completed else "not completed",
+        )
+        for phase in phases
+    ]
+    return _table(("phase", "from s", "seconds", ""), rows)
+
+
+def _environment(run: Run) -> str:
+    steps = [f"{escape(name)} {seconds:.1f} s" for name, seconds in run.steps.items()]
+    return " · ".join([*(f"{word} {code(value)}" for word, value in environment(run)), *steps])
+
+
+def _teardown(done: Teardown | None) -> str:
+    if done is None:
+        return ""
+    if not done.survivors and not done.left:
+        return f"Stopped in {done.seconds:.1f} s; no process left."
+    lines = [f"**Not clean after the stop** ({done.seconds:.1f} s: {escape('; '.join(done.steps))})"]
+    lines += [f"- still alive: {code(name)}" for name in done.survivors]
+    return "\n".join(lines + [f"- left: {code(name)}" for name in done.left])
+
+
+def _log(run: Run, folder: Path) -> str:
+    log = log_excerpt(folder, run.evidence, limit=LOG_BYTES)
+    return f"<details><summary>server.log</summary>\n\n{fenced(log)}\n\n</details>" if log else ""
+
+
+def _run_row(run: Run) -> tuple[str, ...]:
+    word = verdict(run) if verdict(run) == "PASS" else f"**{verdict(run)}**"
+    ready = f"{run.timeline.ready:.1f}" if run.timeline.ready is not None else ""
+    identity = code(run.signature.id) if run.signature else ""
+    return word, escape(run.title), code(run.build), ready, escape(one_line(headline(run), 300)), identity
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return ""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _joined(blocks: Sequence[str], last: Sequence[str]) -> str:
+    """All blocks that fit; what comes `last` always does."""
+    room = MAX_BYTES - sum(len(block.encode()) + 2 for block in last)
+    kept: list[str] = []
+    for block in filter(None, blocks):
+        room -= len(block.encode()) + 2
+        if room < 0:
+            kept.append("… too long for an annotation: the rest is in run.json.")
+            break
+        kept.append(block)
+    return "\n\n".join([*kept, *last]) + "\n"
