@@ -1,4 +1,4 @@
-"""Words in, exit code out: 0 all pass, 1 a failure, 2 usage or an invalid scenario, 3 an error of ours, 130 interrupted.
+"""Words in, exit code out: 0 all pass, 1 failure, 2 usage or invalid scenario, 3 an error of ours, 130 interrupted.
 
 Everything heavy is imported by the command that needs it, so that `harness --help` answers at once.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,11 +19,12 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from harness import __version__
-from harness.errors import HarnessError, Interrupted, UsageError
+from harness.errors import HarnessError, Interrupted, UnmetError, UsageError
 
 if TYPE_CHECKING:
     from harness.build import Build
     from harness.events import OnEvent
+    from harness.node import Node
     from harness.record import Run
     from harness.scenario import Scenario
 
@@ -68,7 +69,9 @@ def _signals() -> Iterator[None]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="harness", description="Startup reproduction and regression testing of LLM servers.")
+    parser = argparse.ArgumentParser(
+        prog="harness", description="Startup reproduction and regression testing of LLM servers."
+    )
     parser.add_argument("--version", action="version", version=f"harness {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_run(commands)
@@ -83,12 +86,27 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     run = commands.add_parser("run", help="start a scenario's server, check it, report", description="The job.")
     _scenarios(run)
     run.add_argument("--variant", help="a variant of the scenario (or write SCENARIO[VARIANT])")
-    run.add_argument("--build", default="current", help="release:0.30.0, venv:PATH, tree:DIR[,DIR…]; default: the server on PATH")
-    run.add_argument("--set", dest="sets", action="append", default=[], metavar="KEY=VALUE", help="override, as in serve.max-model-len=512")
+    run.add_argument(
+        "--build", default="current", help="release:0.30.0, venv:PATH, tree:DIR[,DIR…]; default: the server on PATH"
+    )
+    run.add_argument(
+        "--set",
+        dest="sets",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override, as in serve.max-model-len=512",
+    )
     run.add_argument("--repeat", type=_positive, default=1, metavar="N", help="run N times; any failure is a failure")
     run.add_argument("--skip-unmet", action="store_true", help="SKIP, not ERROR, where this node cannot meet the needs")
     run.add_argument("--out", type=Path, default=Path("reports"), help="folder for the reports (default: reports)")
-    run.add_argument("--grace", type=float, default=8.0, metavar="SECONDS", help="for the teardown after an interruption (default: 8)")
+    run.add_argument(
+        "--grace",
+        type=float,
+        default=8.0,
+        metavar="SECONDS",
+        help="for the teardown after an interruption (default: 8)",
+    )
     run.set_defaults(command=_run)
     fetch = commands.add_parser("fetch", help="download, or check, the weights of a scenario")
     _scenarios(fetch)
@@ -108,7 +126,9 @@ def _add_validate(commands: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _add_triage(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    triage = commands.add_parser("triage", help="the root cause in any server log", description="Exit 0: found; 1: none found.")
+    triage = commands.add_parser(
+        "triage", help="the root cause in any server log", description="Exit 0: found; 1: none found."
+    )
     triage.add_argument("logs", nargs="+", metavar="LOG", help="a file, or - for standard input")
     triage.add_argument("--json", action="store_true", help="one JSON object a log")
     triage.set_defaults(command=_triage)
@@ -123,7 +143,10 @@ def _add_env(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     add.add_argument("--lock", type=Path, help="re-create the environment of a packages.lock")
     add.set_defaults(command=_env_add)
     prune = actions.add_parser("prune", help="remove environments that nobody uses")
-    prune.add_argument("builds", nargs="*", metavar="BUILD", help="only these; default: all")
+    prune.add_argument("names", nargs="*", metavar="NAME", help="an environment, as `harness env list` names it")
+    prune.add_argument("--all", action="store_true", help="every one that is not in use")
+    prune.add_argument("--keep", type=int, metavar="N", help="all but the N last used")
+    prune.add_argument("--older-than", type=float, metavar="DAYS", help="those that were not used for so long")
     prune.set_defaults(command=_env_prune)
 
 
@@ -185,17 +208,11 @@ def _execute(scenario: Scenario, chosen: Build, words: argparse.Namespace, show:
         scenario,
         build=chosen,
         out=words.out,
-        reproduce=_reproduce(scenario, chosen, words.sets),
+        sets=tuple(words.sets),
         on_event=show,
         grace=words.grace,
         skip_unmet=words.skip_unmet,
     )
-
-
-def _reproduce(scenario: Scenario, chosen: Build, sets: list[str]) -> str:
-    path = os.path.relpath(scenario.path) if scenario.path.is_relative_to(Path.cwd()) else str(scenario.path)
-    variant = ["--variant", scenario.variant] if scenario.variant else []
-    return shlex.join(["harness", "run", path, *variant, "--build", str(chosen), *(w for s in sets for w in ("--set", s))])
 
 
 def _fetch(words: argparse.Namespace) -> int:
@@ -223,7 +240,9 @@ def _validate(words: argparse.Namespace) -> int:
         print("\n".join([f"{path}: ok, {len(names)} of {len(file.variants) + 1} variants", *dict.fromkeys(warnings)]))
         problems += warnings
     if problems and words.strict:
-        raise UsageError(f"{len(problems)} warnings, and --strict makes them errors", fix="correct them, or leave --strict out")
+        raise UsageError(
+            f"{len(problems)} warnings, and --strict makes them errors", fix="correct them, or leave --strict out"
+        )
     return 0
 
 
@@ -242,11 +261,20 @@ def _list(words: argparse.Namespace) -> int:
     here = node.read()
     print(f"node: {here.node_class}, {len(here.gpus)} GPUs, {here.cpus} CPUs, {here.memory_mib >> 10} GiB")
     for path in scenario.available():
-        file = scenario.load_file(path)
-        for name in (None, *file.variants):
+        for name in (None, *scenario.load_file(path).variants):
             loaded = scenario.load(path, variant=name)
-            print(f"{loaded.title:<40} {loaded.needs.words:<24} {node.unmet(here, loaded.needs) or 'can run here'}")
+            print(f"{loaded.title:<40} {loaded.needs.words:<24} {_able(loaded, here)}")
     return 0
+
+
+def _able(loaded: Scenario, here: Node) -> str:
+    from harness import node
+
+    try:
+        node.check_needs(here, gpus=loaded.needs.gpus, gpu_memory_gib=loaded.needs.gpu_memory_gib)
+    except UnmetError as error:
+        return error.what
+    return "can run here"
 
 
 def _triage(words: argparse.Namespace) -> int:
@@ -275,11 +303,13 @@ def _log(name: str) -> Iterator[str]:
 
 
 def _env_list(words: argparse.Namespace) -> int:
-    from harness import environment
+    from harness import envcache
 
     del words
-    for entry in environment.list_environments():
-        print(entry)
+    for one in envcache.list_environments(envcache.cache_root()):
+        state = "in use" if one.in_use else "ready" if one.complete else "incomplete"
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.used))
+        print(f"{one.name:<36} {one.build:<24} {state:<10} {one.own_bytes / 1e6:7.0f} MB of its own, used {used}")
     return 0
 
 
@@ -289,18 +319,32 @@ def _env_add(words: argparse.Namespace) -> int:
     if not words.builds and not words.lock:
         raise UsageError("nothing to add", fix="name a build, such as release:0.32.0, or --lock FILE")
     here = node.read()
-    for word in words.builds:
-        print(environment.provide(build.parse(word), here, on_step=print).command[0])
+    wanted = [(build.parse(word), None) for word in words.builds]
     if words.lock:
-        print(environment.provide_lock(words.lock, here, on_step=print).command[0])
+        wanted.append((environment.from_lock(words.lock), words.lock))
+    for each, lock in wanted:
+        provided = environment.provide(each, here, on_step=print, lock=lock)
+        print(f"{each} is ready: {' '.join(provided.command)}")
     return 0
 
 
 def _env_prune(words: argparse.Namespace) -> int:
-    from harness import build, environment
+    from harness import envcache, pruning
 
-    for line in environment.prune([build.parse(word) for word in words.builds]):
-        print(line)
+    older = words.older_than * 86400 if words.older_than is not None else None
+    chosen = bool(words.names or words.all or words.keep is not None or older is not None)
+    done = pruning.prune(
+        envcache.cache_root(), names=words.names, everything=words.all, keep=words.keep, older_than=older
+    )
+    print(
+        "\n".join(
+            [*(f"removed {n}" for n in done.removed), *(f"kept {n}: in use" for n in done.in_use)]
+            or ["nothing removed"]
+        )
+    )
+    print(f"{done.freed_bytes / 1e6:.0f} MB freed")
+    if not chosen:
+        print("only half-built environments were looked for; name others, or give --all, --keep N or --older-than DAYS")
     return 0
 
 

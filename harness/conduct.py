@@ -18,10 +18,11 @@ from harness.checks.base import CheckContext, CheckResult
 from harness.client import BadAnswer, RequestTimedOut, ServerClient, ServerGone
 from harness.events import Event, OnEvent
 from harness.launch import Launch
+from harness.logpump import Line
 from harness.masking import Masker
 from harness.runtimes.base import Runtime
 from harness.scenario import Scenario
-from harness.server import Exited, Hung, Line, Ready, Server
+from harness.server import Exited, Hung, Ready, Server
 from harness.signature import Signature
 from harness.timeline import Builder, Timeline
 from harness.triage import Triage
@@ -46,7 +47,15 @@ class Finding:
 
 class Conduct:
     def __init__(
-        self, scenario: Scenario, launch: Launch, *, runtime: Runtime, node_class: str, folder: Path, masker: Masker, on_event: OnEvent
+        self,
+        scenario: Scenario,
+        launch: Launch,
+        *,
+        runtime: Runtime,
+        node_class: str,
+        folder: Path,
+        masker: Masker,
+        on_event: OnEvent,
     ) -> None:
         self._scenario, self._launch, self._runtime, self._masker = scenario, launch, runtime, masker
         self._node_class, self._folder, self._on_event = node_class, folder, on_event
@@ -62,8 +71,11 @@ class Conduct:
     def facts(self) -> dict[str, Any]:
         """What is known so far, as fields of the run record."""
         return {
-            "timeline": self.timeline, "choices": dict(self.choices), "subject": dict(self.subject), "checks": self.checks
-        }  # fmt: skip
+            "timeline": self.timeline,
+            "choices": dict(self.choices),
+            "subject": dict(self.subject),
+            "checks": self.checks,
+        }
 
     @property
     def timeline(self) -> Timeline:
@@ -99,11 +111,21 @@ class Conduct:
                 with self._lock:
                     self._ready = at
                     self._builder.ready(at)
-                self._on_event(Event(kind="phase", text="ready", t=at))
+                self._on_event(Event(kind="notice", text="health answers, and the listening socket is ours", t=at))
         finding = self._check_all(server)
         with self._lock:
-            self._builder.checks_done(server.seconds, completed=finding.signature is None)
+            self._builder.checks_done(_age(server), completed=finding.signature is None)
         return finding
+
+    def stopping(self, t: float) -> None:
+        with self._lock:
+            self._builder.stopping(t)
+            self._phase = "stop"
+        self._on_event(Event(kind="phase", text="stop", t=t))
+
+    def stopped(self, t: float) -> None:
+        with self._lock:
+            self._builder.stopped(t)
 
     # --- failures while starting
 
@@ -111,22 +133,26 @@ class Conduct:
         read = self._read_log(exited.how)
         signature = read.signature or triage.killed(exited.how, self._last_phase())
         return Finding(
-            reason=f"died while starting ({exited.how} at {exited.t:.1f} s, in {self._last_phase()}): {signature.title}",
-            signature=signature, triage=read, exit=exited.how,
-        )  # fmt: skip
+            reason=f"died in {self._last_phase()} after {exited.t:.1f} s ({exited.how}): {signature.title}",
+            signature=signature,
+            triage=read,
+            exit=exited.how,
+        )
 
     def _hung(self, hung: Hung) -> Finding:
         # A worker's error beats the hang that follows from it: the survivors wait for a dead peer.
         read = self._read_log(None)
         signature = read.signature or triage.hang(self._last_phase(), hung.reason)
         return Finding(
-            reason=f"no progress in {self._last_phase()}: {signature.title}; {hung.quiet_seconds:.0f} s without output and CPU use",
-            signature=signature, triage=read, quiet_seconds=hung.quiet_seconds,
-        )  # fmt: skip
+            reason=f"not ready after {hung.t:.0f} s, {hung.quiet_seconds:.0f} s without output: {signature.title}",
+            signature=signature,
+            triage=read,
+            quiet_seconds=hung.quiet_seconds,
+        )
 
     def _last_phase(self) -> str:
-        last = self.timeline.last
-        return last.name if last else "spawn"
+        with self._lock:
+            return self._builder.current
 
     def _read_log(self, how: str | None) -> Triage:
         return triage.read(log_lines(self._folder / "server.log"), exit=how, phase=self._last_phase())
@@ -134,15 +160,18 @@ class Conduct:
     # --- checks
 
     def _check_all(self, server: Server) -> Finding:
-        client = ServerClient(self._launch.url, self._launch.served_model_name, request_seconds=self._scenario.budgets.request)
+        client = ServerClient(
+            self._launch.url, self._launch.served_model_name, request_seconds=self._scenario.budgets.request
+        )
         server.on_exit(client.abort)
         finding: Finding | None = None
         for name in self._scenario.checks:
             if finding:
                 self._add(CheckResult(name=name, outcome="not_tested", message=f"not run: {finding.reason}"))
                 continue
-            result, finding = self._check(name, server, client)
+            result, found = self._check(name, server, client)
             self._add(result)
+            finding = found
         return finding or self._still_alive(server)
 
     def _add(self, result: CheckResult) -> None:
@@ -151,11 +180,16 @@ class Conduct:
         self._on_event(Event(kind="check", text=f"{result.name}: {result.message}", ok=outcome))
 
     def _check(self, name: str, server: Server, client: ServerClient) -> tuple[CheckResult, Finding | None]:
-        self._on_event(Event(kind="phase", text=f"check {name}", t=server.seconds))
+        self._on_event(Event(kind="phase", text=f"check {name}", t=_age(server)))
         begun = clock.now()
         context = CheckContext(
-            client=client, params=self._scenario.checks[name], node_class=self._node_class, lines=self._lines, corpora=CORPORA
+            client=client,
+            params=self._scenario.checks[name],
+            node_class=self._node_class,
+            lines=self._lines,
+            corpora=CORPORA,
         )
+        finding: Finding | None = None
         try:
             result = CHECKS[name].run(context)
         except (ServerGone, RequestTimedOut, BadAnswer) as error:
@@ -170,10 +204,12 @@ class Conduct:
             return tuple(self._watched)
 
     def _failed(self, result: CheckResult) -> Finding:
-        return Finding(reason=f"check {result.name}: {result.message}", signature=triage.check_failed(result.name, result.message))
+        return Finding(
+            reason=f"check {result.name}: {result.message}", signature=triage.check_failed(result.name, result.message)
+        )
 
     def _broken(self, name: str, error: Exception, server: Server, client: ServerClient) -> Finding:
-        """A request was not answered as asked: did the server die of it, crash in it, hang in it, or just refuse it?"""
+        """A request was not answered as asked: the server died of it, crashed in it, hangs in it, or refused it."""
         where = f"check {name}, request {client.requests}"
         exited = server.exited() or (None if isinstance(error, RequestTimedOut) else _wait_exit(server, LAST_WORDS))
         if isinstance(error, RequestTimedOut) and not exited:
@@ -193,13 +229,22 @@ class Conduct:
             return Finding(reason=self._passed())
         read = self._read_log(exited.how)
         signature = read.signature or triage.killed(exited.how, "checks")
-        return Finding(reason=f"ended by itself after ready ({exited.how}): {signature.title}", signature=signature, triage=read, exit=exited.how)
+        return Finding(
+            reason=f"ended by itself after ready ({exited.how}): {signature.title}",
+            signature=signature,
+            triage=read,
+            exit=exited.how,
+        )
 
     def _passed(self) -> str:
         done = [c for c in self.checks if c.outcome == "pass"]
         words = f"ready after {self._ready or 0:.1f} s, {len(done)} checks passed"
         dark = [w for w, on in self.subject.items() if not on]
         return f"{words}; nothing showed that {', '.join(dark)} was on" if dark else words
+
+
+def _age(server: Server) -> float:
+    return clock.now() - server.started
 
 
 def _wait_exit(server: Server, seconds: float) -> Exited | None:

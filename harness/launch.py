@@ -66,7 +66,11 @@ def plan(
     ours = {
         **runtime.cache_env(caches),
         **environment.env,
-        **({"CUDA_VISIBLE_DEVICES": ",".join(str(g.index) for g in lease.gpus), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if lease.gpus else {}),
+        **(
+            {"CUDA_VISIBLE_DEVICES": ",".join(str(g.index) for g in lease.gpus), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+            if lease.gpus
+            else {}
+        ),
     }
     kept = {k: v for k, v in inherited.items() if k not in runtime.dropped_env}
     env = {**kept, **ours, **given, "PATH": _path(environment, given.get("PATH", kept.get("PATH", os.defpath)))}

@@ -1,8 +1,8 @@
 """Secrets become *** in every written byte: records, reports and the server's own log.
 
-Secret are: the value of a variable or flag whose name says so, every value that came in as `env: {X: {from: X}}`, and the
-user part of a URL. Names alone cannot be trusted with short values (`NUM_KEYS=4` would blot out every 4 in a log), so
-values of fewer than `SHORTEST` characters count only where the scenario itself named them a secret with `from`.
+Secret are: the value of a variable or flag whose name says so, every value that came in as `env: {X: {from: X}}`, and
+the user part of a URL. Names alone cannot be trusted with short values (`NUM_KEYS=4` would blot out every 4 in a log),
+so values of fewer than `SHORTEST` characters count only where the scenario itself named them a secret with `from`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ SHORTEST = 6
 # TOKEN and KEY are whole words of a name: `HF_TOKEN` and `api-key`, not `tokenizer` or `max-num-batched-tokens`.
 NAME = re.compile(r"(?:^|[_.-])(?:TOKEN|KEY)(?:$|[_.-])|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY", re.IGNORECASE)
 # The user part ends at the last @ before the path. Requiring `//` keeps e-mail addresses and decorators (`@torch.jit`).
-URL_USER = re.compile(r"(?<=://)[^\s/@\"']+(?=@)")
+# A plain `://` in front, no look-behind: `re` then skips to it (1,400 MB/s instead of 18).
+URL_USER = re.compile(r"://[^\s/@\"']+@")
 URL_USER_BYTES = re.compile(URL_USER.pattern.encode())
+URL_OPEN_END = re.compile(rb"://[^\s/@\"']*\Z")
+LONGEST_URL_USER = 4096
 
 
 def secret_values(env: Mapping[str, str]) -> tuple[str, ...]:
@@ -51,12 +54,21 @@ class Masker:
     def text(self, value: str) -> str:
         for secret in self._texts:
             value = value.replace(secret, "***")
-        return URL_USER.sub("***", value) if "://" in value else value
+        return URL_USER.sub("://***@", value) if "://" in value else value
 
     def raw(self, value: bytes) -> bytes:
         for secret in self._bytes:
             value = value.replace(secret, b"***")
-        return URL_USER_BYTES.sub(b"***", value) if b"://" in value and b"@" in value else value
+        return URL_USER_BYTES.sub(b"://***@", value) if b"@" in value and b"://" in value else value  # memchr first
+
+    def open_end(self, value: bytes) -> int:
+        """Bytes at the end of a masked piece of a stream that may be the start of a secret: hold them back."""
+        longest = 0
+        for secret in self._bytes:
+            lengths = range(min(len(secret) - 1, len(value)), longest, -1)
+            longest = next((n for n in lengths if value.endswith(secret[:n])), longest)
+        url = URL_OPEN_END.search(value[-LONGEST_URL_USER:])
+        return max(longest, len(url.group()) if url else 0, *(n for n in (1, 2) if value.endswith(b"://"[:n])), 0)
 
     def structure(self, value: Any) -> Any:
         """Mask every string in a JSON-like structure."""
@@ -81,4 +93,9 @@ def redact(value: Any, *, name: str = "") -> Any:
 def _spellings(secret: str) -> set[str]:
     lines = [line for line in secret.splitlines() if len(line) >= SHORTEST]
     plain = {secret, *lines}
-    return plain | {json.dumps(p)[1:-1] for p in plain} | {repr(p)[1:-1] for p in plain} | {quote(p, safe="") for p in plain}
+    return (
+        plain
+        | {json.dumps(p)[1:-1] for p in plain}
+        | {repr(p)[1:-1] for p in plain}
+        | {quote(p, safe="") for p in plain}
+    )

@@ -77,6 +77,8 @@ class Run:
     steps: Mapping[str, float] = field(default_factory=dict)
     """Seconds of what came before the spawn: environment, weights, lease. Never start-up seconds."""
     timeline: Timeline = field(default_factory=Timeline)
+    lifetime: float | None = None
+    """Seconds from the spawn until the server ended, or we began to stop it."""
     choices: Mapping[str, str] = field(default_factory=dict)
     """What the server said it chose: attention back end, KV layout, draft method …"""
     subject: Mapping[str, bool] = field(default_factory=dict)
@@ -106,7 +108,8 @@ _ADAPTER: TypeAdapter[Run] = TypeAdapter(Run)
 def save(run: Run, folder: Path, masker: Masker) -> None:
     """Write `run.json` atomically; every string in it goes through the masker."""
     text = json.dumps(masker.structure(_ADAPTER.dump_python(run, mode="json")), indent=1, ensure_ascii=False)
-    replace_text(folder / "run.json", text + "\n")
+    # An undecodable byte of a log is a lone surrogate here, which UTF-8 cannot hold: written as its JSON escape.
+    replace_text(folder / "run.json", text.encode("utf-8", "backslashreplace").decode() + "\n")
 
 
 def load(path: Path) -> Run:
@@ -120,7 +123,9 @@ def load(path: Path) -> Run:
         data = json.loads(file.read_text(encoding="utf-8"))
         schema = data.get("schema")
         if schema != SCHEMA:
-            raise UsageError(f"{file} has schema {schema!r}, this harness reads {SCHEMA}", fix="use the harness it was made with")
+            raise UsageError(
+                f"{file} has schema {schema!r}, this harness reads {SCHEMA}", fix="use the harness it was made with"
+            )
         return _ADAPTER.validate_python(data)
     except (OSError, ValueError, AttributeError) as error:
         raise UsageError(f"{file} is not a readable run record: {error}", fix="name a folder under reports/") from error

@@ -2,7 +2,7 @@
 
     needs → environment → weights → lease → spawn → ready → checks → stop → proof → verdict
 
-A product failure is data (`Run` with verdict FAIL); a `HarnessError` becomes verdict ERROR with a sentence on what to do.
+A product failure is data (`Run` with verdict FAIL); a `HarnessError` becomes verdict ERROR, with what to do.
 The record and the reports are on disk after every stage; on an interruption they are written *before* the teardown.
 """
 
@@ -42,7 +42,7 @@ def execute(
     *,
     build: Build,
     out: Path,
-    reproduce: str = "",
+    sets: tuple[str, ...] = (),
     on_event: OnEvent = ignore,
     port: int | None = None,
     grace: float = 8.0,
@@ -50,13 +50,14 @@ def execute(
 ) -> Run:
     """Run one scenario on one build and write its folder under `out`.
 
-    `port` None picks a free one. `grace` is what an interruption leaves for the teardown, in seconds. With `skip_unmet`,
-    needs that this node cannot meet give SKIP in place of ERROR.
+    `sets` are the overrides that the scenario was loaded with, for the command that makes the run again.
+    `port` None picks a free one. `grace` is what an interruption leaves for the teardown, in seconds. With
+    `skip_unmet`, needs that this node cannot meet give SKIP in place of ERROR.
 
     Raises:
         Interrupted, KeyboardInterrupt: after the record, marked interrupted, was written and the server taken down.
     """
-    recorder = _open(scenario, build=build, out=out, reproduce=reproduce)
+    recorder = _open(scenario, build=build, out=out, sets=sets)
     on_event(Event(kind="run", text=f"{recorder.run.title} on {build} → {recorder.folder}"))
     try:
         _stages(recorder, scenario, build=build, on_event=on_event, port=port, grace=grace)
@@ -111,7 +112,15 @@ def _files(folder: Path) -> set[str]:
     return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and not p.name.startswith(".")}
 
 
-def _open(scenario: Scenario, *, build: Build, out: Path, reproduce: str) -> Recorder:
+def command(scenario: Scenario, build: Build, sets: tuple[str, ...]) -> str:
+    """The command line that makes a run again."""
+    path = os.path.relpath(scenario.path) if scenario.path.is_relative_to(Path.cwd()) else str(scenario.path)
+    variant = ["--variant", scenario.variant] if scenario.variant else []
+    changes = [word for change in sets for word in ("--set", change)]
+    return shlex.join(["harness", "run", path, *variant, "--build", str(build), *changes])
+
+
+def _open(scenario: Scenario, *, build: Build, out: Path, sets: tuple[str, ...]) -> Recorder:
     here = node.describe()
     title = f"{scenario.name}.{scenario.variant}" if scenario.variant else scenario.name
     stamp = clock.utc()[:19].replace("-", "").replace(":", "").replace("T", "-")
@@ -127,7 +136,7 @@ def _open(scenario: Scenario, *, build: Build, out: Path, reproduce: str) -> Rec
         build=str(build),
         node_class=here.node_class,
         node=here.record(),
-        reproduce=reproduce or shlex.join(["harness", "run", str(scenario.path), *_variant(scenario), "--build", str(build)]),
+        reproduce=command(scenario, build, sets),
         started=clock.utc(),
         harness=__version__,
     )
@@ -135,15 +144,13 @@ def _open(scenario: Scenario, *, build: Build, out: Path, reproduce: str) -> Rec
     return Recorder(run, folder, Masker(secrets))
 
 
-def _variant(scenario: Scenario) -> list[str]:
-    return ["--variant", scenario.variant] if scenario.variant else []
-
-
 def _stages(
     recorder: Recorder, scenario: Scenario, *, build: Build, on_event: OnEvent, port: int | None, grace: float
 ) -> None:
     here = node.read()
-    node.check_needs(here, gpus=scenario.needs.gpus, gpu_memory_gib=scenario.needs.gpu_memory_gib, fix=scenario.hint(here))
+    node.check_needs(
+        here, gpus=scenario.needs.gpus, gpu_memory_gib=scenario.needs.gpu_memory_gib, fix=scenario.hint(here)
+    )
     weights.present(scenario)
     with recorder.step("environment", on_event):
         provided = environment.provide(build, here, on_step=lambda text: on_event(Event(kind="notice", text=text)))
@@ -161,19 +168,34 @@ def _stages(
     gpus = _gpus(scenario, provided)
     with ExitStack() as stack:
         with recorder.step("lease", on_event):
-            lease = stack.enter_context(node.lease(here, gpus=gpus, wait=LEASE_SECONDS, what=recorder.run.title, on_wait=lambda t: on_event(Event(kind="notice", text=t))))
+            lease = stack.enter_context(
+                node.lease(
+                    here,
+                    gpus=gpus,
+                    wait=LEASE_SECONDS,
+                    what=recorder.run.title,
+                    on_wait=lambda t: on_event(Event(kind="notice", text=t)),
+                )
+            )
         _serve(recorder, scenario, provided, lease, on_event=on_event, port=port, grace=grace)
 
 
 def _gpus(scenario: Scenario, provided: Environment) -> int:
-    """How many GPUs a launch takes: none for a CPU build, else what it needs, else the product of its parallel sizes."""
+    """GPUs that a launch takes: none for a CPU build, else what it needs, else the product of its parallel sizes."""
     if provided.accelerator == "cpu":
         return 0
     return scenario.needs.gpus or scenario.world_size
 
 
 def _serve(
-    recorder: Recorder, scenario: Scenario, provided: Environment, lease: Lease, *, on_event: OnEvent, port: int | None, grace: float
+    recorder: Recorder,
+    scenario: Scenario,
+    provided: Environment,
+    lease: Lease,
+    *,
+    on_event: OnEvent,
+    port: int | None,
+    grace: float,
 ) -> None:
     runtime = RUNTIMES[scenario.runtime]
     planned = launch.plan(
@@ -189,7 +211,13 @@ def _serve(
     recorder.masker = Masker(planned.secrets)
     recorder.update(argv=planned.argv, env=planned.recorded_env)
     conduct = Conduct(
-        scenario, planned, runtime=runtime, node_class=recorder.run.node_class, folder=recorder.folder, masker=recorder.masker, on_event=on_event
+        scenario,
+        planned,
+        runtime=runtime,
+        node_class=recorder.run.node_class,
+        folder=recorder.folder,
+        masker=recorder.masker,
+        on_event=on_event,
     )
     before = node.gpu_used_mib(lease.gpus)
     budgets = scenario.budgets
@@ -213,9 +241,12 @@ def _serve(
             recorder.interrupt(error)  # first the record, then the teardown: a CI agent kills after ten seconds
             recorder.update(teardown=server.stop(within=grace))
             raise
-        on_event(Event(kind="phase", text="stop", t=server.seconds))
-        recorder.update(**conduct.facts())
+        lifetime = clock.now() - server.started
+        conduct.stopping(lifetime)
+        recorder.update(**conduct.facts(), lifetime=round(lifetime, 3))
         teardown = server.stop()
+        conduct.stopped(clock.now() - server.started)
+    recorder.update(timeline=conduct.timeline)
     _judge(recorder, scenario, finding, _with_gpus(teardown, before, lease))
 
 
@@ -239,7 +270,7 @@ def _held(before: dict[str, int], after: dict[str, int]) -> list[str]:
 
 def _judge(recorder: Recorder, scenario: Scenario, finding: Finding, teardown: Teardown) -> None:
     """Turn what was found into a verdict. The product's failures are FAIL, everybody else's ERROR."""
-    blame = triage.BLAME[finding.signature.kind] if finding.signature else None
+    blame = triage.blame(finding.signature) if finding.signature else None
     verdict, reason, fix = _verdict(scenario, finding, blame, teardown)
     recorder.finish(
         state="finished",
@@ -266,7 +297,11 @@ def _verdict(scenario: Scenario, finding: Finding, blame: Blame | None, teardown
         return "PASS", finding.reason, ""
     if blame == "product":
         return "FAIL", finding.reason, ""
-    return "ERROR", finding.reason, triage.FIXES.get(finding.signature.kind, "repair the node or the scenario and run it again")
+    return (
+        "ERROR",
+        finding.reason,
+        triage.FIXES.get(finding.signature.kind, "repair the node or the scenario and run it again"),
+    )
 
 
 def _expected(word: str, finding: Finding) -> tuple[Verdict, str, str]:

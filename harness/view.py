@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, TextIO
+from typing import Protocol, Self, TextIO
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -21,8 +21,10 @@ from harness.record import Run
 
 
 class View(Protocol):
-    def __enter__(self) -> View: ...
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
     def __call__(self, event: Event) -> None: ...
 
 
@@ -37,7 +39,7 @@ class PlainView:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
-    def __enter__(self) -> PlainView:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -50,7 +52,7 @@ class PlainView:
 
 
 class LiveView:
-    """Finished rows scroll up and stay; below them the running one with a spinner, its seconds and the last log line."""
+    """Finished rows scroll up and stay; below them the running one: a spinner, its seconds, the last log line."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -60,7 +62,7 @@ class LiveView:
         self._spinner = Spinner("dots")
         self._live = Live(get_renderable=self._bottom, console=console, refresh_per_second=8, transient=True)
 
-    def __enter__(self) -> LiveView:
+    def __enter__(self) -> Self:
         self._live.start()
         return self
 
@@ -102,7 +104,11 @@ def _row(event: Event) -> Text:
 
 def closing(run: Run, folder: Path) -> str:
     """The last words on a run: verdict, seconds per phase, what the checks measured, where the report is."""
-    phases = " · ".join(f"{p.label if p.occurrence > 1 else p.name} {p.end - p.start:.1f}" for p in run.timeline.phases if p.end is not None)
+    phases = " · ".join(
+        f"{p.label if p.occurrence > 1 else p.name} {p.end - p.start:.1f}"
+        for p in run.timeline.phases
+        if p.end is not None
+    )
     checks = [f"  {c.name:<12} {c.outcome}: {c.message}" for c in run.checks]
     rows = [
         f"{run.verdict} {run.title}: {run.reason}",

@@ -1,8 +1,8 @@
 """Weights made ready before the spawn: fetched, or checked present, in a step and a budget of its own.
 
-A missing model is never the server's failure, and the seconds of a download are never start-up seconds. The hub is asked
-by the build's own `huggingface_hub`, in a process of the build's own environment, so that cache layout and credentials
-are the ones that the server will use.
+A missing model is never the server's failure, and the seconds of a download are never start-up seconds. The hub is
+asked by the build's own `huggingface_hub`, in a process of the build's own environment, so that cache layout and
+credentials are the ones that the server will use.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,15 @@ heavy = ["*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf", "original/*"]
 try:
     print(json.dumps({"path": snapshot_download(repo, revision=revision, ignore_patterns=heavy if light else None)}))
 except Exception as error:
-    response = getattr(error, "response", None)
-    print(json.dumps({"error": type(error).__name__, "message": str(error), "status": getattr(response, "status_code", None)}))
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    print(json.dumps({"error": type(error).__name__, "message": str(error), "status": status}))
 """
+
+FORBIDDEN = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+CONFIGS = ("config.json", "params.json")
+"""What makes a folder a model: the hub's file, or Mistral's own."""
+UNKNOWN = ("RepositoryNotFoundError", "RevisionNotFoundError", "HFValidationError")
+"""Errors of huggingface_hub that no other network and no later hour would change."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,15 +61,24 @@ def present(scenario: Scenario) -> None:
     """Check the local folders that a scenario names; costs nothing, needs no build.
 
     Raises:
-        ModelError: a folder is not there.
+        ModelError: a folder is not there, or holds no model.
     """
     for model, _, where in wanted(scenario):
-        if Path(model).is_absolute() and not Path(model).exists():
-            raise ModelError(f"{where}: the model folder {model} does not exist", fix="make it, or correct the path in the scenario")
+        if Path(model).is_absolute():
+            _check_folder(Path(model), where)
 
 
-def fetch(scenario: Scenario, environment: Environment, env: Mapping[str, str], *, seconds: float) -> tuple[Fetched, ...]:
-    """Have every model of the scenario on disk: check the local ones, download the others (config only for dummy weights).
+def _check_folder(folder: Path, where: str) -> None:
+    if not folder.exists():
+        raise ModelError(f"{where}: the folder {folder} does not exist", fix="make it, or correct the scenario")
+    if where.endswith("model") and folder.is_dir() and not any((folder / name).is_file() for name in CONFIGS):
+        raise ModelError(f"{where}: {folder} holds no {CONFIGS[0]}", fix="name the folder that holds the model's files")
+
+
+def fetch(
+    scenario: Scenario, environment: Environment, env: Mapping[str, str], *, seconds: float
+) -> tuple[Fetched, ...]:
+    """Have every model of the scenario on disk: check local ones, download the others (no weights for `dummy`).
 
     `seconds` is the budget for all of them together.
 
@@ -75,22 +91,36 @@ def fetch(scenario: Scenario, environment: Environment, env: Mapping[str, str], 
     remote = {(m, r, w) for m, r, w in wanted(scenario) if not Path(m).is_absolute()}
     local = tuple(Fetched(model=m, revision=None) for m, _, _ in wanted(scenario) if Path(m).is_absolute())
     return local + tuple(
-        _snapshot(m, r, where=w, light=light, environment=environment, env=env, seconds=seconds) for m, r, w in sorted(remote, key=str)
+        _snapshot(m, r, where=w, light=light, environment=environment, env=env, seconds=seconds)
+        for m, r, w in sorted(remote, key=str)
     )
 
 
 def _snapshot(
-    model: str, revision: str | None, *, where: str, light: bool, environment: Environment, env: Mapping[str, str], seconds: float
+    model: str,
+    revision: str | None,
+    *,
+    where: str,
+    light: bool,
+    environment: Environment,
+    env: Mapping[str, str],
+    seconds: float,
 ) -> Fetched:
     argv = [str(environment.python), "-c", _SNAPSHOT, model, revision or "", "light" if light else "all"]
     try:
-        done = subprocess.run(argv, env=dict(env), capture_output=True, text=True, errors="replace", timeout=seconds, check=False)
+        done = subprocess.run(
+            argv, env=dict(env), capture_output=True, text=True, errors="replace", timeout=seconds, check=False
+        )
     except subprocess.TimeoutExpired as error:
         raise NodeError(
             f"{where}: {model} was not downloaded within its budget of {seconds:.0f} s",
             fix="raise budgets.download, or fetch it first with `harness fetch`",
         ) from error
-    answer = _last_json(done.stdout) or {"error": f"exit {done.returncode}", "message": done.stderr[-2000:], "status": None}
+    answer = _last_json(done.stdout) or {
+        "error": f"exit {done.returncode}",
+        "message": done.stderr[-2000:],
+        "status": None,
+    }
     if "path" in answer:
         return Fetched(model=model, revision=Path(answer["path"]).name)
     raise _refused(answer, model=model, where=where, offline=env.get("HF_HUB_OFFLINE") == "1")
@@ -102,11 +132,12 @@ def _last_json(text: str) -> dict[str, Any] | None:
 
 
 def _refused(answer: Mapping[str, Any], *, model: str, where: str, offline: bool) -> ModelError | NodeError:
-    words = f"{where}: {model} cannot be had: {answer['error']}: {str(answer['message']).strip().splitlines()[0] if answer['message'] else ''}"
-    if answer["status"] in (401, 403):
+    first = str(answer["message"]).strip().split("\n", 1)[0]
+    words = f"{where}: {model} cannot be had: {answer['error']}: {first}"
+    if answer["status"] in FORBIDDEN:
         return ModelError(words, fix="ask for access to the model and give a token that has it (HF_TOKEN)")
-    if answer["status"] == 404 or answer["error"] in ("RepositoryNotFoundError", "RevisionNotFoundError", "HFValidationError"):
-        return ModelError(words, fix="correct the name or revision of the model, or give a token that may see it (HF_TOKEN)")
+    if answer["status"] == HTTPStatus.NOT_FOUND or answer["error"] in UNKNOWN:
+        return ModelError(words, fix="correct the name or revision of the model, or give a token that may see it")
     if offline:
-        return ModelError(words, fix="HF_HUB_OFFLINE=1 and the model is not in the cache: `harness fetch` it where there is a network")
+        return ModelError(words, fix="HF_HUB_OFFLINE=1 and it is not in the cache: `harness fetch` it with a network")
     return NodeError(words, fix="the hub cannot be reached from here: try later, or name a local folder as model")

@@ -84,7 +84,9 @@ class Vllm:
 
     @property
     def literals(self) -> tuple[bytes, ...]:
-        return vllm_marks.LITERALS
+        # Precise ones: a busy server prints "KV cache usage" every few seconds, and each hit costs a regex a rule.
+        tables = (self.marks, self.watch, self.choices, tuple(self.subjects.values()))
+        return tuple(sorted({rule.literal for table in tables for rule in table}))
 
     def argv(
         self,

@@ -9,12 +9,12 @@ import re
 from collections.abc import Mapping
 
 from harness.runtimes.base import ChoiceRule, SubjectRule, WatchRule
-from harness.runtimes.vllm_marks import ALL, GPU_ALL
+from harness.runtimes.vllm_marks import ALL, CPU_ALL, GPU_ALL
 
 WATCH: tuple[WatchRule, ...] = (
     WatchRule(
         name="jit_compilation",
-        literal=b"JIT comp",
+        literal=b"JIT compilation during",
         pattern=re.compile(r"\bJIT compilation during inference: \S+"),
         seen=GPU_ALL,
     ),
@@ -23,43 +23,49 @@ WATCH: tuple[WatchRule, ...] = (
 CHOICES: tuple[ChoiceRule, ...] = (
     ChoiceRule(
         name="attention_backend",
-        literal=b" backend",
+        literal=b"attention backend",
         pattern=re.compile(r"Using (?:AttentionBackendEnum\.)?(\w+) attention backend"),
         seen=GPU_ALL,
     ),
     ChoiceRule(
         name="mla_prefill_backend",
-        literal=b" backend",
+        literal=b"prefill backend",
         pattern=re.compile(r"Using (\w+) MLA prefill backend"),
         seen=GPU_ALL,
     ),
     ChoiceRule(
         name="kda_prefill_backend",
-        literal=b" backend",
+        literal=b"prefill backend",
         pattern=re.compile(r"Using (\w+) KDA prefill backend"),
         seen=GPU_ALL,
     ),
     ChoiceRule(
         name="moe_backend",
-        literal=b" backend",
+        literal=b"MoE backend",
         pattern=re.compile(r"Using (\w+) MoE backend"),
         seen=GPU_ALL,
     ),
     ChoiceRule(
         name="collective_backend",
-        literal=b" backend",
+        literal=b"world_size=",
         pattern=re.compile(r"\bworld_size=\d+ rank=\d+ .* backend=(\w+)"),
         seen=ALL,
     ),
     ChoiceRule(
         name="model_runner",
-        literal=b"odel",
-        pattern=re.compile(r"(?:Using|using the) (V\d) [Mm]odel [Rr]unner"),
-        seen=ALL,
+        literal=b" Model Runner",
+        pattern=re.compile(r"Using (V\d) Model Runner"),
+        seen=GPU_ALL,
+    ),
+    ChoiceRule(
+        name="model_runner",
+        literal=b" model runner",
+        pattern=re.compile(r"using the (V\d) model runner"),
+        seen=CPU_ALL[2:],
     ),
     ChoiceRule(
         name="speculation",
-        literal=b"odel",
+        literal=b"Initializing a V",
         pattern=re.compile(
             r"Initializing a V1 LLM engine .* model='[^']*', speculative_config=(?:SpeculativeConfig\(method=')?(\w+)"
         ),
@@ -67,25 +73,25 @@ CHOICES: tuple[ChoiceRule, ...] = (
     ),
     ChoiceRule(
         name="kv_cache_layout",
-        literal=b"cache ",
+        literal=b"KV cache layout",
         pattern=re.compile(r"Using (\w+) KV cache layout"),
         seen=ALL,
     ),
     ChoiceRule(
         name="kv_cache_tokens",
-        literal=b"cache ",
+        literal=b"KV cache size",
         pattern=re.compile(r"\b[CG]PU KV cache size: ([\d,]+) tokens"),
         seen=ALL,
     ),
     ChoiceRule(
         name="mamba_cache_mode",
-        literal=b"cache ",
+        literal=b"Mamba cache mode is set",
         pattern=re.compile(r"Mamba cache mode is set to '(\w+)'"),
         seen=GPU_ALL,
     ),
     ChoiceRule(
         name="attention_block_tokens",
-        literal=b"block size to",
+        literal=b"attention block size to",
         pattern=re.compile(r"Setting attention block size to (\d+) tokens"),
         seen=GPU_ALL,
     ),
@@ -96,38 +102,44 @@ ENGINE = r"Initializing a V1 LLM engine \(v.* model=.*\b"
 
 SUBJECTS: Mapping[str, SubjectRule] = {
     "spec_decode": SubjectRule(
-        literal=b"odel",
+        literal=b"Initializing a V",
         pattern=re.compile(ENGINE + r"speculative_config=SpeculativeConfig\(method="),
         shown_by="config",
         seen=GPU_ALL,
     ),
     "prefix_cache": SubjectRule(
-        literal=b"odel", pattern=re.compile(ENGINE + r"enable_prefix_caching=True"), shown_by="config", seen=ALL
+        literal=b"Initializing a V",
+        pattern=re.compile(ENGINE + r"enable_prefix_caching=True"),
+        shown_by="config",
+        seen=ALL,
     ),
     "chunked_prefill": SubjectRule(
-        literal=b"odel", pattern=re.compile(ENGINE + r"enable_chunked_prefill=True"), shown_by="config", seen=ALL
+        literal=b"Initializing a V",
+        pattern=re.compile(ENGINE + r"enable_chunked_prefill=True"),
+        shown_by="config",
+        seen=ALL,
     ),
     "tensor_parallel": SubjectRule(
-        literal=b" backend",
+        literal=b"world_size=",
         pattern=re.compile(r"\bworld_size=(?:[2-9]|\d\d+) rank=\d+ .* backend="),
         shown_by="effect",
         seen=("0.29.0-cuda", "0.30.0-cuda", "0.32.0-cpu"),
     ),
     "decode_context_parallel": SubjectRule(
-        literal=b"odel",
+        literal=b"Initializing a V",
         pattern=re.compile(ENGINE + r"decode_context_parallel_size=(?:[2-9]|\d\d+)"),
         shown_by="config",
         seen=(),
     ),
     "cuda_graphs": SubjectRule(
-        literal=b"apturing ",
+        literal=b"Graph capturing finished",
         pattern=re.compile(r"\bGraph capturing finished in "),
         shown_by="effect",
         seen=("0.30.0-cuda",),
     ),
     # No release logs it where it acts; one that knows the flag and cannot do it exits (0.28.0: "only supported for").
     "replayssm": SubjectRule(
-        literal=b"odel",
+        literal=b"non-default args",
         pattern=re.compile(r"non-default args: \{.*'model'.*'use_replayssm': True"),
         shown_by="config",
         seen=GPU_ALL,

@@ -1,0 +1,21 @@
+"""The checks, one file each; a new one is one file and one row here. `warmup` first: its first request is the first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from harness.checks.base import Check
+from harness.checks.perplexity import Perplexity
+from harness.checks.warmup import Warmup
+
+CHECKS: Mapping[str, Check] = MappingProxyType(
+    {
+        "warmup": Warmup(),
+        "perplexity": Perplexity(),
+    }
+)
+
+CORPORA = Path(__file__).resolve().parents[1] / "corpora"
+"""Folder of the texts that scenarios name without a path."""

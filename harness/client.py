@@ -1,0 +1,156 @@
+"""The harness as a client of the server: what it asks, and what it makes of the answers.
+
+Every request that the model answers has a number, counted from 1 after ready, so that a failure can say *which* one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness import clock, prometheus
+from harness.answers import BadAnswer, Completion, ModelInfo, RequestFailed, RequestTimedOut, ServerGone
+from harness.exchange import Call, Http
+from harness.prometheus import Metrics
+
+__all__ = [
+    "BadAnswer",
+    "Completion",
+    "ModelInfo",
+    "Prompt",
+    "RequestFailed",
+    "RequestTimedOut",
+    "ServerClient",
+    "ServerGone",
+]
+
+Prompt = str | Sequence[int]
+
+
+class ServerClient:
+    """Talks to one server about one model. Safe to use, and to abort, from several threads."""
+
+    def __init__(self, url: str, model: str, *, request_seconds: float) -> None:
+        self.model = model
+        self.requests = 0
+        """Number of the last request that the model was asked."""
+        self._http = Http(url, seconds=request_seconds)
+        self._lock = threading.Lock()
+
+    def abort(self) -> None:
+        """Cut every request that is under way and refuse new ones: the server has ended, or we are interrupted."""
+        self._http.abort()
+
+    def complete(self, prompt: Prompt, *, max_tokens: int, **extra: Any) -> Completion:
+        """Greedy completion of a text or of token ids; `extra` are further fields of the request.
+
+        Raises:
+            ServerGone, RequestTimedOut, BadAnswer: see harness.answers.
+        """
+        begun = clock.now()
+        call = self._completions(prompt, max_tokens, extra)
+        answer = call.json()
+        choice, usage = call.first_choice(answer), answer.get("usage") or {}
+        return Completion(
+            text=choice.get("text") or "",
+            tokens=usage.get("completion_tokens"),
+            seconds=clock.now() - begun,
+            choice=choice,
+            usage=usage,
+        )
+
+    def stream_completion(self, prompt: Prompt, *, max_tokens: int, **extra: Any) -> Completion:
+        """The same as a stream, with the time of its first chunk.
+
+        Raises:
+            ServerGone, RequestTimedOut, BadAnswer: see harness.answers; also a stream without its end mark.
+        """
+        begun, first = clock.now(), None
+        asked = {"stream": True, "stream_options": {"include_usage": True}, **extra}
+        call = self._completions(prompt, max_tokens, asked)
+        texts: list[str] = []
+        choice: Mapping[str, Any] = {}
+        usage: Mapping[str, Any] = {}
+        for event in call.events():
+            if event.get("choices"):
+                first = clock.now() - begun if first is None else first
+                choice = call.first_choice(event)
+                texts.append(choice.get("text") or "")
+            usage = event.get("usage") or usage
+        if first is None:
+            raise call.bad("streamed no token")
+        return Completion(
+            text="".join(texts),
+            tokens=usage.get("completion_tokens"),
+            seconds=clock.now() - begun,
+            first_token_seconds=first,
+            choice=choice,
+            usage=usage,
+        )
+
+    def prompt_logprobs(self, tokens: Sequence[int]) -> list[float | None]:
+        """Natural-log probability that the model gives to each token after those before it.
+
+        The first has none. None elsewhere: the server sent no number for that token. Minus infinity is sent as -9999.0.
+
+        Raises:
+            ServerGone, RequestTimedOut, BadAnswer: see harness.answers. Where a value is NaN, vLLM answers
+                HTTP 400 "Out of range float values are not JSON compliant".
+        """
+        call = self._completions(tokens, 1, {"prompt_logprobs": 0})
+        answer = call.json()
+        entries = call.first_choice(answer).get("prompt_logprobs")
+        if not isinstance(entries, list):
+            raise call.bad("has no prompt_logprobs")
+        return [_logprob(entries[at] if at < len(entries) else None, token) for at, token in enumerate(tokens)]
+
+    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        """Token ids of a text; with `special`, those that the tokenizer puts around a prompt too.
+
+        Raises:
+            ServerGone, RequestTimedOut, BadAnswer: see harness.answers.
+        """
+        body = {"model": self.model, "prompt": text, "add_special_tokens": special}
+        call = Call(self._http, "POST", "/tokenize", asked=body)
+        tokens = call.json().get("tokens")
+        if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
+            raise call.bad("has no list of tokens")
+        return tokens
+
+    def models(self) -> ModelInfo:
+        """What the server says about our model.
+
+        Raises:
+            ServerGone, RequestTimedOut, BadAnswer: see harness.answers; also where it serves another model.
+        """
+        call = Call(self._http, "GET", "/v1/models")
+        cards = [card for card in call.json().get("data") or [] if isinstance(card, dict)]
+        for card in cards:
+            if card.get("id") == self.model:
+                return ModelInfo(id=self.model, root=card.get("root"), max_model_len=card.get("max_model_len"))
+        raise call.bad(
+            f"does not list {self.model}, but {', '.join(str(card.get('id')) for card in cards) or 'nothing'}"
+        )
+
+    def metrics(self) -> Metrics:
+        """The server's own counters.
+
+        Raises:
+            ServerGone, RequestTimedOut, BadAnswer: see harness.answers.
+        """
+        return prometheus.parse(Call(self._http, "GET", "/metrics").text())
+
+    def _completions(self, prompt: Prompt, max_tokens: int, extra: Mapping[str, Any]) -> Call:
+        with self._lock:
+            self.requests += 1
+            number = self.requests
+        text = prompt if isinstance(prompt, str) else list(prompt)
+        asked = {"model": self.model, "prompt": text, "max_tokens": max_tokens, "temperature": 0.0, **extra}
+        return Call(self._http, "POST", "/v1/completions", asked=asked, number=number)
+
+
+def _logprob(entry: Any, token: int) -> float | None:
+    found = entry.get(str(token)) if isinstance(entry, dict) else None
+    value = found.get("logprob") if isinstance(found, dict) else None
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -1,0 +1,261 @@
+"""A recipe carried out with uv: make a virtual environment, install, add what the recipe adds, verify."""
+
+from __future__ import annotations
+
+import collections
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import uv
+from packaging.version import Version
+
+from harness import bytecode, interpreter
+from harness.clock import Deadline
+from harness.envcache import Entry
+from harness.errors import BuildError, HarnessError, NodeError
+from harness.runtimes.vllm_recipes import COMPILE_SKIPS, PROGRAM, Recipe
+
+OnStep = Callable[[str], None]
+TAIL_LINES = 15
+_TOLD = re.compile(r"(Resolved|Prepared|Installed) \d+ packages? in ")
+_NOISE = re.compile(r" *([+~-] \S+==|Downloading |Downloaded )")
+# Of uv's own variables only those that say how an index is reached; the others would silently change what is installed.
+_UV_KEPT = re.compile(
+    r"UV_(DEFAULT_INDEX|INDEX|EXTRA_INDEX|OFFLINE|HTTP|.*CERT|.*TLS|INSECURE|KEYRING|CONCURRENT|FIND_LINKS|LOCK)"
+)
+_DROPPED = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Site:
+    """Where one environment is made, and what all steps of making it share."""
+
+    entry: Entry
+    recipe: Recipe
+    deadline: Deadline
+    lock_fd: int
+    """Inherited by every installer process: were we killed, the lock would live as long as the last of them."""
+    on_step: OnStep
+
+
+def install(site: Site, pins: Sequence[str] | None = None) -> interpreter.Interpreter:
+    """Make the environment at its final place, exactly as pinned or as resolved now; returns what is in it.
+
+    Raises:
+        BuildError: a step failed; names it, with the last lines it printed and what to do.
+        NodeError: the disk is full.
+    """
+    folder, recipe = site.entry.folder, site.recipe
+    site.entry.log.write_text("", encoding="utf-8")
+    site.on_step(f"installing {recipe.requirement} into {folder}")
+    if folder.exists():  # half built by a process that was killed
+        site.entry.remove()
+    _run(site, "make the virtual environment", [uv.find_uv_bin(), "venv", "--python", sys.executable, str(folder)])
+    _run(site, f"install {recipe.requirement}", _install_argv(site, pins))
+    found = interpreter.inspect(site.entry.python)
+    _add_aliases(site, found)
+    _compile(site, found)
+    _verify(site, found)
+    return found
+
+
+def _install_argv(site: Site, pins: Sequence[str] | None) -> list[str]:
+    overrides, wanted = site.entry.folder / "overrides.txt", site.entry.folder / "wanted.txt"
+    overrides.write_text("".join(f"{line}\n" for line in site.recipe.overrides), encoding="utf-8")
+    wanted.write_text("".join(f"{line}\n" for line in pins or (site.recipe.requirement,)), encoding="utf-8")
+    argv = [uv.find_uv_bin(), "pip", "install", "--python", str(site.entry.python), "--requirements", str(wanted)]
+    argv += ["--no-deps"] if pins else ["--overrides", str(overrides)]
+    return [*argv, *index_options(site.recipe)]
+
+
+def index_options(recipe: Recipe) -> list[str]:
+    """Where wheels come from besides the index: folders of $PIP_FIND_LINKS, and the server's torch if none has it."""
+    places = find_links()
+    options = [option for place in places for option in ("--find-links", place)]
+    for backend in recipe.values("torch_backend"):
+        if not any(_has_torch(place, backend) for place in places):
+            options += ["--torch-backend", backend]
+    return options
+
+
+def find_links() -> list[str]:
+    """$PIP_FIND_LINKS, which uv does not read itself; folders that are not there are left out, as pip does."""
+    words = os.environ.get("PIP_FIND_LINKS", "").split()
+    return [word for word in words if "://" in word or Path(word).is_dir()]
+
+
+def _has_torch(place: str, backend: str) -> bool:
+    return any(f"+{backend}" in wheel.name.replace("%2B", "+") for wheel in Path(place).glob("torch-*.whl"))
+
+
+def _add_aliases(site: Site, found: interpreter.Interpreter) -> None:
+    folder = _site_packages(site, found)
+    for name, version in site.recipe.aliases:
+        alias = folder / f"{name}-{version}.dist-info"
+        if name in found.packages or alias.exists():  # the distribution brings it after all
+            continue
+        alias.mkdir()
+        (alias / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8")
+        (alias / "INSTALLER").write_text(f"{interpreter.OURS}\n", encoding="utf-8")
+
+
+def _compile(site: Site, found: interpreter.Interpreter) -> None:
+    folder = _site_packages(site, found)
+    _share_bytecode(site, folder)
+    there = [str(folder / name) for name in site.recipe.values("compile") if (folder / name).is_dir()]
+    argv = [str(site.entry.python), "-m", "compileall", "-q", "-j", "0", "-x", COMPILE_SKIPS, *there]
+    if there:
+        # Some packages ship files that no interpreter compiles (templates, tests of syntax errors): never a failure.
+        _run(site, "compile byte code", argv, allowed=(0, 1))
+
+
+def _share_bytecode(site: Site, folder: Path) -> None:
+    below = folder.relative_to(site.entry.folder)  # lib/python3.11/site-packages: the same only for the same Python
+    others = (path / below for path in sorted(site.entry.folder.parent.glob("[!.]*")) if path != site.entry.folder)
+    bytecode.share(folder, [other for other in others if other.is_dir()])
+
+
+def _site_packages(site: Site, found: interpreter.Interpreter) -> Path:
+    return next(path for path in found.paths if path.is_relative_to(site.entry.folder) and path.name == "site-packages")
+
+
+def _verify(site: Site, found: interpreter.Interpreter) -> None:
+    recipe, script = site.recipe, site.entry.folder / "bin" / PROGRAM
+    got = found.packages.get(recipe.distribution)
+    if got is None or Version(got).public != str(recipe.version):
+        raise _failed(site, "verify", f"it has {recipe.distribution} {got or 'not at all'}, not {recipe.version}", ())
+    if not os.access(script, os.X_OK):
+        raise _failed(site, "verify", f"{recipe.requirement} brought no program {script}", ())
+
+
+def _run(site: Site, step: str, argv: list[str], *, allowed: tuple[int, ...] = (0,)) -> None:
+    """Run one step: all output to the log, the last lines kept, the summary lines told."""
+    tail: collections.deque[str] = collections.deque(maxlen=TAIL_LINES)
+    with site.entry.log.open("a", encoding="utf-8") as log, _process(site, argv) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            log.write(line)
+            if not _NOISE.match(line):
+                tail.append(line.rstrip())
+            if _TOLD.match(line):
+                site.on_step(line.rstrip())
+        code = process.wait()
+    if site.deadline.expired:
+        raise _failed(site, step, f"it took more than {site.deadline.budget:g} s", tail)
+    if code not in allowed:
+        raise _failed(site, step, f"exit {code}", tail)
+
+
+@contextmanager
+def _process(site: Site, argv: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """The step's process, ended at the deadline and with the block."""
+    with subprocess.Popen(
+        argv,
+        cwd="/",  # not in a project: its pyproject.toml would steer uv, also one above the cache
+        env=_environment(site.entry.cache),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        pass_fds=(site.lock_fd,),
+        start_new_session=True,  # so that what it starts (a build of a source distribution) ends with it
+    ) as process:
+        watch = threading.Timer(site.deadline.left, _kill, (process,))
+        watch.start()
+        try:
+            yield process
+        finally:
+            watch.cancel()
+            _kill(process)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _environment(cache: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in _DROPPED and _uv_may_see(name)}
+    own = {
+        "UV_CACHE_DIR": str(cache / "uv"),
+        "UV_LINK_MODE": "hardlink",
+        "UV_NO_PROGRESS": "1",
+        "UV_PYTHON_DOWNLOADS": "never",
+    }
+    return {**kept, **own}
+
+
+def _uv_may_see(name: str) -> bool:
+    return not name.startswith("UV_") or bool(_UV_KEPT.match(name))
+
+
+def _failed(site: Site, step: str, why: str, tail: Sequence[str] | collections.deque[str]) -> HarnessError:
+    text = "\n".join(tail)
+    quoted = "".join(f"\n  | {line}" for line in tail)
+    what = f"{site.recipe.requirement}: the step '{step}' failed ({why}){quoted}"
+    if re.search(r"No space left on device|os error 28\b|Disk quota exceeded|os error 122\b", text):
+        return NodeError(what, fix="free some disk (`harness env prune`), or set HARNESS_CACHE to a folder with 4 GB")
+    return BuildError(what, fix=f"{_advice(site, text)}; the whole output is in {site.entry.log}")
+
+
+def _advice(site: Site, text: str) -> str:
+    distribution = re.escape(site.recipe.distribution)
+    flat = " ".join(text.split())
+    if re.search(rf"no version of {distribution}==|{distribution} was not found", flat):
+        return _nearest(site)
+    if re.search(r"torch==\S+\+cpu|Failed to fetch.*torch", flat):
+        return "name a folder with the CPU wheel of that torch in PIP_FIND_LINKS, or let PyTorch's CPU index be reached"
+    if re.search(r"Failed to fetch|error sending request|dns error|timed out|Network connectivity is disabled", flat):
+        return "the package index cannot be reached: try again, or name a mirror in UV_DEFAULT_INDEX"
+    return "try again"
+
+
+def _nearest(site: Site) -> str:
+    """The releases next to one that does not exist, by asking the resolver for it from both sides."""
+    name, version = site.recipe.distribution, site.recipe.version
+    asked = ((f"{name}<{version}", "highest"), (f"{name}>{version}", "lowest"))
+    found = [release for wanted, way in asked if (release := _resolve(site, name, wanted, way))]
+    return (
+        f"the nearest releases are {' and '.join(found)}"
+        if found
+        else f"no release of {name} can be found on the package index"
+    )
+
+
+def _resolve(site: Site, name: str, wanted: str, way: str) -> str | None:
+    argv = [
+        uv.find_uv_bin(),
+        "pip",
+        "install",
+        "--dry-run",
+        "--no-deps",
+        "--python",
+        str(site.entry.python),
+        "--resolution",
+        way,
+        wanted,
+    ]
+    argv += [option for place in find_links() for option in ("--find-links", place)]
+    try:
+        done = subprocess.run(
+            argv,
+            cwd="/",
+            env=_environment(site.entry.cache),
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    match = re.search(rf"\+ {re.escape(name)}==(\S+)", done.stdout + done.stderr)
+    return match[1] if match else None

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.build import Build, parse, sort_key
+from harness.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("word", "build", "canonical"),
+    [
+        ("release:0.30.0", Build(kind="release", ref="0.30.0"), "release:0.30.0"),
+        ("0.30.0", Build(kind="release", ref="0.30.0"), "release:0.30.0"),
+        ("v0.30.0", Build(kind="release", ref="0.30.0"), "release:0.30.0"),
+        ("0.30", Build(kind="release", ref="0.30.0"), "release:0.30.0"),
+        ("0.30rc2", Build(kind="release", ref="0.30.0rc2"), "release:0.30.0rc2"),
+        ("release:0.30.0+cpu", Build(kind="release", ref="0.30.0", accelerator="cpu"), "release:0.30.0+cpu"),
+        (
+            "0.12.0.post2+cuda",
+            Build(kind="release", ref="0.12.0.post2", accelerator="cuda"),
+            "release:0.12.0.post2+cuda",
+        ),
+        ("venv:/opt/e", Build(kind="venv", ref="/opt/e"), "venv:/opt/e"),
+        ("tree:/a, /b/../c", Build(kind="tree", ref="/a,/c"), "tree:/a,/c"),
+        ("current", Build(kind="current", ref=""), "current"),
+    ],
+)
+def test_words_and_their_canonical_form(word: str, build: Build, canonical: str) -> None:
+    assert parse(word) == build
+    assert str(build) == canonical
+    assert parse(canonical) == build
+
+
+def test_paths_are_absolute_so_that_the_word_means_the_same_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert str(parse("venv:e")) == f"venv:{tmp_path}/e"
+    assert str(parse("venv:~/e")) == "venv:/home/somebody/e"
+
+
+def test_a_link_to_an_environment_keeps_its_name(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    assert parse(f"venv:{tmp_path}/link").ref == f"{tmp_path}/link"
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("relase:0.30.0", "did you mean 'release:0.30.0'?"),
+        ("releases:0.30.0", "did you mean 'release:0.30.0'?"),
+        ("curent", "did you mean 'current'?"),
+        ("vnev:/opt/e", "did you mean 'venv:/opt/e'?"),
+        ("commit:abc1234", "builds of kind 'commit' cannot be made yet"),
+        ("source:/src@main", "builds of kind 'source' cannot be made yet"),
+        ("image:repo/vllm:1", "builds of kind 'image' cannot be made yet"),
+        ("release:newest", "'newest' is not a version"),
+        ("release:", "'' is not a version"),
+        ("0.30.0+cu129", "unknown accelerator 'cu129'"),
+        ("0.30.x", "'0.30.x' is not a version"),
+        ("./e", "is a path, not a build"),
+        ("venv:", "a path is empty"),
+        ("tree:/a,,/b", "a path is empty"),
+        ("", "names no build"),
+        ("xyzzy", "names no build"),
+    ],
+)
+def test_what_is_no_build(word: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(word)
+    assert said in caught.value.what
+    assert caught.value.fix
+    assert caught.value.exit_code == 2
+
+
+def test_releases_are_ordered_as_versions_not_as_text() -> None:
+    words = ["0.10.0", "0.9.2", "0.10.0rc1", "0.12.0.post2", "0.12.0"]
+    assert [b.ref for b in sorted(map(parse, words), key=sort_key)] == [
+        "0.9.2",
+        "0.10.0rc1",
+        "0.10.0",
+        "0.12.0",
+        "0.12.0.post2",
+    ]
+
+
+def test_what_is_no_release_has_no_order() -> None:
+    with pytest.raises(UsageError, match="current has no version"):
+        sort_key(parse("current"))
