@@ -47,9 +47,9 @@ def printer(file: Path, times: int) -> subprocess.Popen[bytes]:
 
 def ours(file: Path, times: int, folder: Path) -> int:
     from harness import clock  # noqa: PLC0415 - so that the rival's process does not carry it
-    from harness.logpump import LogPump  # noqa: PLC0415
     from harness.masking import Masker  # noqa: PLC0415
     from harness.runtimes import RUNTIMES  # noqa: PLC0415
+    from harness.server.logpump import LogPump  # noqa: PLC0415
 
     found = 0
 

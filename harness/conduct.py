@@ -18,11 +18,11 @@ from harness.checks.base import CheckContext, CheckResult
 from harness.client import BadAnswer, RequestTimedOut, ServerClient, ServerGone
 from harness.events import Event, OnEvent
 from harness.launch import Launch
-from harness.logpump import Line
 from harness.masking import Masker
 from harness.runtimes.base import Runtime
 from harness.scenario import Scenario
-from harness.server import Exited, Hung, Ready, Server
+from harness.server.living import Exited, Hung, Ready, Server
+from harness.server.logpump import Line
 from harness.signature import Signature
 from harness.timeline import Builder, Timeline
 from harness.triage import Triage

@@ -28,7 +28,7 @@ from harness.node import Lease
 from harness.record import Run, Teardown, Verdict, save
 from harness.runtimes import RUNTIMES
 from harness.scenario import Scenario
-from harness.server import Server
+from harness.server.living import Server
 
 GPU_RETURN_SECONDS = 30.0
 """After the last process of a server is gone, the driver needs a moment to give its memory back."""

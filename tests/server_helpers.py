@@ -7,10 +7,10 @@ import sys
 import time
 from pathlib import Path
 
-from harness import proctree
 from harness.launch import Launch
 from harness.masking import Masker
-from harness.server import Server
+from harness.server import proctree
+from harness.server.living import Server
 
 STANDIN = str(Path(__file__).with_name("standin.py"))
 HARD_TO_KILL = ["ignore", "SIGTERM", "SIGINT", "SIGHUP"]

@@ -6,9 +6,9 @@ import subprocess
 import sys
 import time
 
-from harness import proctree
-from harness.probe import foreign_owner
-from harness.quiet import Quiet
+from harness.server import proctree
+from harness.server.probe import foreign_owner
+from harness.server.quiet import Quiet
 
 
 def test_this_process_reads_itself():

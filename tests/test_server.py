@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from server_helpers import HARD_TO_KILL, free_port, lives, make_server, pids, wait_until
 
-from harness import proctree
 from harness.errors import BuildError, NodeError
 from harness.launch import Launch
-from harness.logpump import line_times
 from harness.masking import Masker
-from harness.server import Exited, Hung, Ready, Server
+from harness.server import proctree
+from harness.server.living import Exited, Hung, Ready, Server
+from harness.server.logpump import line_times
 
 
 def listen(status, port=0):

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from server_helpers import HARD_TO_KILL, free_port, lives, make_server, pids, wait_until
 
-from harness import proctree
 from harness.errors import NodeError
-from harness.server import Ready
+from harness.server import proctree
+from harness.server.living import Ready
 
 HERE = Path(__file__).parent
 HARNESS = f"""

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ScenarioError
-from harness.yaml_core import core_scalar
-from harness.yaml_source import MAX_BYTES, MAX_DEPTH, MAX_NODES, parse, read
+from harness.scenario.yaml_core import core_scalar
+from harness.scenario.yaml_source import MAX_BYTES, MAX_DEPTH, MAX_NODES, parse, read
 
 
 def plain(text):

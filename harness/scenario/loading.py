@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from harness import yaml_source
 from harness.errors import ScenarioError
-from harness.scenario import overlays, problems, rules
+from harness.scenario import overlays, problems, rules, yaml_source
 from harness.scenario.format import Body, Registry, body_model, registered
 from harness.scenario.merge import merge
 from harness.scenario.model import Scenario
-from harness.yaml_source import Node, Problem
+from harness.scenario.yaml_source import Node, Problem
 
 if TYPE_CHECKING:
     from harness.checks.base import Params

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.yaml_source import Mark, Node
+from harness.scenario.yaml_source import Mark, Node
 
 
 def merge(base: Node, overlay: Node) -> Node:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from harness import yaml_source
 from harness.errors import ScenarioError, UsageError
-from harness.scenario import problems
+from harness.scenario import problems, yaml_source
 from harness.scenario.format import NAME_PATTERN
 from harness.scenario.merge import merge, settled
-from harness.yaml_source import Mark, Node, Problem
+from harness.scenario.yaml_source import Mark, Node, Problem
 
 FIXED = ("schema", "name", "variants")
 """What a variant or `--set` cannot change: the name of a history, and the format."""

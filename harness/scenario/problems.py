@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from harness.errors import ScenarioError
 from harness.scenario.format import ENV_PATTERN, NAME_PATTERN
-from harness.yaml_source import Mark, Node, Problem
+from harness.scenario.yaml_source import Mark, Node, Problem
 
 FIX = "correct the file; `harness schema` prints the format, so that an editor completes it"
 

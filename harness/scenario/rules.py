@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from harness.scenario.format import FLAG_PATTERN, Registry, RuntimeWords
 from harness.scenario.merge import merge
 from harness.scenario.problems import described, did_you_mean
-from harness.yaml_source import Mark, Node, Problem
+from harness.scenario.yaml_source import Mark, Node, Problem
 
 
 def problems(root: Node, registry: Registry) -> Iterator[Problem]:

@@ -17,7 +17,7 @@ from harness.environment import Environment
 from harness.launch import Launch
 from harness.masking import Masker
 from harness.runtimes import RUNTIMES
-from harness.server import Ready, Server
+from harness.server.living import Ready, Server
 
 VLLM = RUNTIMES["vllm"]
 SERVE: Mapping[str, Any] = {"max-model-len": 512, "max-num-seqs": 4, "dtype": "bfloat16", "enforce-eager": True}

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from damage import drop_head, edited, nan_weights, zero_layer
+from helpers import serving
+
 from harness.checks.base import CheckResult
 from harness.environment import Environment
-from helpers import serving
 
 pytestmark = pytest.mark.real
 

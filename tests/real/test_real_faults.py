@@ -6,7 +6,7 @@ import socket
 import xml.etree.ElementTree as ET
 
 import pytest
-from runs import Watcher, copy_model, execute
+from real_runs import Watcher, copy_model, execute
 
 pytestmark = pytest.mark.real
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import requests
 
-from harness import proctree
 from harness.launch import Launch
 from harness.masking import Masker
-from harness.server import Exited, Ready, Server
+from harness.server import proctree
+from harness.server.living import Exited, Ready, Server
 
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "scenarios" / "models" / "tiny_lm"

@@ -120,7 +120,7 @@ def orthogonal(matrix: torch.Tensor) -> torch.Tensor:
 
 def optimisers(model: LlamaForCausalLM) -> tuple[tuple[torch.optim.Optimizer, float], ...]:
     """Each with its highest learning rate: matrices inside the layers, and the embedding with the norms."""
-    inner = [p for name, p in model.named_parameters() if p.dim() == 2 and "embed" not in name]
+    inner = [p for name, p in model.named_parameters() if p.dim() > 1 and "embed" not in name]
     outer = [p for name, p in model.named_parameters() if p.dim() == 1 or "embed" in name]
     return (Muon(inner), 0.04), (torch.optim.AdamW(outer, lr=0.0, betas=(0.9, 0.98), weight_decay=0.0), 0.01)
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 
 import requests
 
-from harness import clock, proctree
-from harness.proctree import Process
+from harness import clock
+from harness.server import proctree
+from harness.server.proctree import Process
 
 EVERY = 0.05
 """Seconds between probes while the port refuses or the answer is not 200."""

@@ -15,7 +15,7 @@ from typing import Literal
 
 from harness import clock
 from harness.clock import Deadline
-from harness.kept import KeptTree
+from harness.server.kept import KeptTree
 
 Condition = Literal["ready", "starting", "hung"]
 

@@ -20,15 +20,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from harness import clock, evidence, leftovers, probe, proctree, stopping
+from harness import clock
 from harness.clock import Deadline
 from harness.errors import NodeError
-from harness.kept import KeptTree, lost_error
 from harness.launch import Launch
-from harness.logpump import Line, LogPump
 from harness.masking import Masker
-from harness.quiet import Quiet
 from harness.record import Teardown
+from harness.server import evidence, leftovers, probe, proctree, stopping
+from harness.server.kept import KeptTree, lost_error
+from harness.server.logpump import Line, LogPump
+from harness.server.quiet import Quiet
 
 _SETTLE = 0.1  # seconds that the log may take to catch up with a death
 _CLEAN = 2.0

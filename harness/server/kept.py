@@ -17,10 +17,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness import clock, proctree
+from harness import clock
 from harness.clock import Deadline
 from harness.errors import BuildError, HarnessError, NodeError
-from harness.proctree import Process
+from harness.server import proctree
+from harness.server.proctree import Process
 
 _KEEPER = Path(__file__).with_name("keeper.py")
 _PIPE_SIZE = 1 << 20

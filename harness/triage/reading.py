@@ -11,28 +11,15 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from harness import loglines, notices
-from harness.identify import bare, blame, check_failed, hang, killed, normalise, of_traceback, signal_of, usage
-from harness.notices import Notices
+from harness import loglines
 from harness.runtimes import RUNTIMES
 from harness.signature import Signature
 from harness.timeline import Builder
-from harness.tracebacks import Collector, Traceback
-from harness.triage_rules import BLAME, FIXES, HARMLESS_HEADER, HARMLESS_LEVELS, UNWRAP, WORTH, WRAPPERS, WrapperRule
-
-__all__ = [
-    "BLAME",
-    "FIXES",
-    "Triage",
-    "blame",
-    "check_failed",
-    "hang",
-    "killed",
-    "normalise",
-    "read",
-    "to_json",
-    "to_text",
-]
+from harness.triage import notices
+from harness.triage.identify import bare, killed, of_traceback, signal_of, usage
+from harness.triage.notices import Notices
+from harness.triage.rules import HARMLESS_HEADER, HARMLESS_LEVELS, UNWRAP, WORTH, WRAPPERS, WrapperRule
+from harness.triage.tracebacks import Collector, Traceback
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

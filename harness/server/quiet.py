@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from harness.proctree import Process
+from harness.server.proctree import Process
 
 IDLE = 0.05
 """Share of one core, averaged over the silence, below which a whole tree counts as idle: polling loops burn 1-3 %."""

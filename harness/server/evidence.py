@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from harness import proctree
 from harness.clock import Deadline
 from harness.masking import Masker
-from harness.proctree import Process
+from harness.server import proctree
+from harness.server.proctree import Process
 
 PER_PROCESS = 10.0
 _AT_ONCE = 16

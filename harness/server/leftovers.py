@@ -11,7 +11,7 @@ import os
 import shutil
 import stat
 
-from harness import proctree
+from harness.server import proctree
 
 SHM = "/dev/shm"  # noqa: S108 - the kernel's own place for shared memory
 _LOOKS = 5  # a name that no process of ours held in so many looks is somebody else's

@@ -12,8 +12,7 @@ import signal
 
 from harness.errors import Blame
 from harness.signature import Frame, Kind, Signature
-from harness.tracebacks import Traceback
-from harness.triage_rules import (
+from harness.triage.rules import (
     BLAME,
     GENERIC,
     GROUPING,
@@ -23,6 +22,7 @@ from harness.triage_rules import (
     OWN_SIGNALS,
     PLUMBING,
 )
+from harness.triage.tracebacks import Traceback
 
 LONGEST = 4000
 """Characters of a message that are kept."""

@@ -7,11 +7,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from itertools import chain
 
-from harness import identify
 from harness.loglines import LogLine
 from harness.signature import Signature
-from harness.tracebacks import Traceback
-from harness.triage_rules import DEATHS, SHUTDOWN, USAGE
+from harness.triage import identify
+from harness.triage.rules import DEATHS, SHUTDOWN, USAGE
+from harness.triage.tracebacks import Traceback
 
 RANKED = re.compile(r"\bworld_size=(\d+) rank=\d+|in world size (\d+)")
 LAST_ERRORS = 20

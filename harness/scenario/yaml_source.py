@@ -18,7 +18,7 @@ from typing import Any, Final
 import yaml
 
 from harness.errors import ScenarioError
-from harness.yaml_core import Scalar, core_scalar
+from harness.scenario.yaml_core import Scalar, core_scalar
 
 MAX_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 32
