@@ -21,7 +21,7 @@ from harness import bytecode, interpreter
 from harness.clock import Deadline
 from harness.envcache import Entry
 from harness.errors import BuildError, HarnessError, NodeError
-from harness.runtimes.vllm_recipes import COMPILE_SKIPS, PROGRAM, Recipe
+from harness.runtimes.vllm_recipes import PROGRAM, Recipe
 
 OnStep = Callable[[str], None]
 TAIL_LINES = 15
@@ -110,9 +110,8 @@ def _add_aliases(site: Site, found: interpreter.Interpreter) -> None:
 def _compile(site: Site, found: interpreter.Interpreter) -> None:
     folder = _site_packages(site, found)
     _share_bytecode(site, folder)
-    there = [str(folder / name) for name in site.recipe.values("compile") if (folder / name).is_dir()]
-    argv = [str(site.entry.python), "-m", "compileall", "-q", "-j", "0", "-x", COMPILE_SKIPS, *there]
-    if there:
+    for skipped in site.recipe.values("compile"):
+        argv = [str(site.entry.python), "-m", "compileall", "-q", "-j", "0", "-x", skipped, str(folder)]
         # Some packages ship files that no interpreter compiles (templates, tests of syntax errors): never a failure.
         _run(site, "compile byte code", argv, allowed=(0, 1))
 
