@@ -303,10 +303,10 @@ def _log(name: str) -> Iterator[str]:
 
 
 def _env_list(words: argparse.Namespace) -> int:
-    from harness import envcache
+    from harness import environment
 
     del words
-    for one in envcache.list_environments(envcache.cache_root()):
+    for one in environment.list_environments(environment.cache_root()):
         state = "in use" if one.in_use else "ready" if one.complete else "incomplete"
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.used))
         print(f"{one.name:<36} {one.build:<24} {state:<10} {one.own_bytes / 1e6:7.0f} MB of its own, used {used}")
@@ -329,12 +329,12 @@ def _env_add(words: argparse.Namespace) -> int:
 
 
 def _env_prune(words: argparse.Namespace) -> int:
-    from harness import envcache, pruning
+    from harness import environment
 
     older = words.older_than * 86400 if words.older_than is not None else None
     chosen = bool(words.names or words.all or words.keep is not None or older is not None)
-    done = pruning.prune(
-        envcache.cache_root(), names=words.names, everything=words.all, keep=words.keep, older_than=older
+    done = environment.prune(
+        environment.cache_root(), names=words.names, everything=words.all, keep=words.keep, older_than=older
     )
     print(
         "\n".join(

@@ -1,4 +1,4 @@
-"""The one orchestrator: it alone knows the order of the stages, and turns what happened into a verdict.
+"""The one orchestrator: it alone knows the order of the stages.
 
     needs → environment → weights → lease → spawn → ready → checks → stop → proof → verdict
 
@@ -11,21 +11,22 @@ from __future__ import annotations
 import os
 import shlex
 import uuid
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from harness import __version__, clock, environment, launch, masking, node, report, triage, weights
+from harness import clock, environment, launch, masking, node, verdict, weights
 from harness.build import Build
 from harness.conduct import Conduct, Finding
 from harness.environment import Environment
-from harness.errors import Blame, HarnessError, Interrupted, UnmetError
+from harness.errors import HarnessError, Interrupted, UnmetError
 from harness.events import Event, OnEvent, ignore
+from harness.launch import Launch
 from harness.masking import Masker
-from harness.node import Lease
-from harness.record import Run, Teardown, Verdict, save
+from harness.node import Lease, Node
+from harness.record import Run, Teardown
+from harness.recorder import Recorder
 from harness.runtimes import RUNTIMES
 from harness.scenario import Scenario
 from harness.server.living import Server
@@ -57,12 +58,13 @@ def execute(
     Raises:
         Interrupted, KeyboardInterrupt: after the record, marked interrupted, was written and the server taken down.
     """
-    recorder = _open(scenario, build=build, out=out, sets=sets)
+    recorder = Recorder.open(scenario, build=build, out=out, reproduce=command(scenario, build, sets))
     on_event(Event(kind="run", text=f"{recorder.run.title} on {build} → {recorder.folder}"))
     try:
         _stages(recorder, scenario, build=build, on_event=on_event, port=port, grace=grace)
     except (Interrupted, KeyboardInterrupt) as error:
-        recorder.interrupt(error)
+        if recorder.run.state != "interrupted":
+            recorder.interrupt(error)
         raise
     except UnmetError as error:
         recorder.fail(error, verdict="SKIP" if skip_unmet else "ERROR")
@@ -76,42 +78,6 @@ def execute(
     return run
 
 
-class Recorder:
-    """Owns the record of one run: every change is on disk before the next stage begins."""
-
-    def __init__(self, run: Run, folder: Path, masker: Masker) -> None:
-        self.run, self.folder, self.masker = run, folder, masker
-        self.update()
-
-    def update(self, **changes: Any) -> None:
-        self.run = replace(self.run, **changes)
-        save(self.run, self.folder, self.masker)
-
-    def finish(self, **changes: Any) -> None:
-        """Write the record and every report of it."""
-        self.update(ended=clock.utc(), artifacts=tuple(sorted(_files(self.folder) | set(report.REPORTS))), **changes)
-        report.render(self.folder)
-
-    def fail(self, error: HarnessError, *, verdict: str) -> None:
-        self.finish(state="finished", verdict=verdict, reason=error.what, fix=error.fix, blame=error.blame)
-
-    def interrupt(self, error: BaseException) -> None:
-        reason = f"interrupted: {error}" if str(error) else "interrupted"
-        self.finish(state="interrupted", verdict="ERROR", reason=reason, fix="run it again", blame="harness")
-
-    @contextmanager
-    def step(self, name: str, on_event: OnEvent) -> Iterator[None]:
-        """Time what comes before the spawn; these are never start-up seconds."""
-        begun = clock.now()
-        on_event(Event(kind="step", text=name))
-        yield
-        self.update(steps={**self.run.steps, name: round(clock.now() - begun, 3)})
-
-
-def _files(folder: Path) -> set[str]:
-    return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and not p.name.startswith(".")}
-
-
 def command(scenario: Scenario, build: Build, sets: tuple[str, ...]) -> str:
     """The command line that makes a run again."""
     path = os.path.relpath(scenario.path) if scenario.path.is_relative_to(Path.cwd()) else str(scenario.path)
@@ -120,83 +86,74 @@ def command(scenario: Scenario, build: Build, sets: tuple[str, ...]) -> str:
     return shlex.join(["harness", "run", path, *variant, "--build", str(build), *changes])
 
 
-def _open(scenario: Scenario, *, build: Build, out: Path, sets: tuple[str, ...]) -> Recorder:
-    here = node.describe()
-    title = f"{scenario.name}.{scenario.variant}" if scenario.variant else scenario.name
-    stamp = clock.utc()[:19].replace("-", "").replace(":", "").replace("T", "-")
-    folder = out / f"{stamp}-{title}-{uuid.uuid4().hex[:6]}"
-    folder.mkdir(parents=True)
-    run = Run(
-        id=folder.name,
-        scenario=scenario.name,
-        variant=scenario.variant,
-        resolved=masking.redact(scenario.resolved()),
-        refs=scenario.refs,
-        fingerprint=scenario.fingerprint,
-        build=str(build),
-        node_class=here.node_class,
-        node=here.record(),
-        reproduce=command(scenario, build, sets),
-        started=clock.utc(),
-        harness=__version__,
-    )
-    secrets = launch.secrets(scenario, os.environ, ())
-    return Recorder(run, folder, Masker(secrets))
-
-
 def _stages(
     recorder: Recorder, scenario: Scenario, *, build: Build, on_event: OnEvent, port: int | None, grace: float
 ) -> None:
     here = node.read()
-    node.check_needs(
-        here, gpus=scenario.needs.gpus, gpu_memory_gib=scenario.needs.gpu_memory_gib, fix=scenario.hint(here)
-    )
+    _check_needs(scenario, here)
     weights.present(scenario)
-    with recorder.step("environment", on_event):
-        provided = environment.provide(build, here, on_step=lambda text: on_event(Event(kind="notice", text=text)))
-    scenario, applied = scenario.apply_when(provided.version)
+    with ExitStack() as stack:
+        with recorder.step("environment", on_event):
+            provided = environment.provide(build, here, on_step=_noticer(on_event))
+            stack.enter_context(environment.in_use(provided))
+        scenario = _adapted(recorder, scenario, provided)
+        with recorder.step("weights", on_event):
+            _fetch(scenario, provided)
+        with recorder.step("lease", on_event):
+            lease = stack.enter_context(_lease(scenario, provided, here, on_event=on_event))
+            node.check_free(lease.gpus, utilization=float(scenario.serve.get("gpu-memory-utilization", 0.9)))
+        planned = _plan(recorder, scenario, provided, lease, port=port)
+        before = node.gpu_used_mib(lease.gpus)
+        finding, teardown = _serve(recorder, scenario, planned, on_event=on_event, grace=grace)
+        _conclude(recorder, scenario, finding, _with_gpus(teardown, before, lease))
+
+
+def _check_needs(scenario: Scenario, here: Node) -> None:
+    if scenario.starts:
+        raise HarnessError("`starts` is not run yet", fix="take it out: caches of compiled code are used as they are")
+    try:
+        node.check_needs(here, gpus=scenario.needs.gpus, gpu_memory_gib=scenario.needs.gpu_memory_gib)
+    except UnmetError as error:
+        raise UnmetError(error.what, fix=scenario.hint(here)) from None
+
+
+def _adapted(recorder: Recorder, scenario: Scenario, provided: Environment) -> Scenario:
+    """The scenario for this very version; record what is run and on what."""
+    adapted, applied = scenario.apply_when(provided.version)
     recorder.update(
         version=provided.version,
         packages=provided.packages,
         applied=applied,
-        resolved=masking.redact(scenario.resolved()),
+        resolved=masking.redact(adapted.resolved()),
     )
     environment.write_lock(provided, recorder.folder / "packages.lock")
+    return adapted
+
+
+def _fetch(scenario: Scenario, provided: Environment) -> None:
     given, _ = launch.scenario_env(scenario, os.environ)
-    with recorder.step("weights", on_event):
-        weights.fetch(scenario, provided, {**os.environ, **provided.env, **given}, seconds=scenario.budgets.download)
-    gpus = _gpus(scenario, provided)
-    with ExitStack() as stack:
-        with recorder.step("lease", on_event):
-            lease = stack.enter_context(
-                node.lease(
-                    here,
-                    gpus=gpus,
-                    wait=LEASE_SECONDS,
-                    what=recorder.run.title,
-                    on_wait=lambda t: on_event(Event(kind="notice", text=t)),
-                )
-            )
-        _serve(recorder, scenario, provided, lease, on_event=on_event, port=port, grace=grace)
+    weights.fetch(scenario, provided, {**os.environ, **provided.env, **given}, seconds=scenario.budgets.download)
 
 
-def _gpus(scenario: Scenario, provided: Environment) -> int:
-    """GPUs that a launch takes: none for a CPU build, else what it needs, else the product of its parallel sizes."""
-    if provided.accelerator == "cpu":
-        return 0
-    return scenario.needs.gpus or scenario.world_size
+def _lease(
+    scenario: Scenario, provided: Environment, here: Node, *, on_event: OnEvent
+) -> AbstractContextManager[Lease]:
+    """GPUs for a CUDA build (as many as it needs, else the product of its parallel sizes), the CPU for a CPU build."""
+    return node.lease(
+        here,
+        gpus=0 if provided.accelerator == "cpu" else scenario.needs.gpus or scenario.world_size,
+        gpu_memory_gib=scenario.needs.gpu_memory_gib,
+        wait=LEASE_SECONDS,
+        what=scenario.title,
+        on_wait=_noticer(on_event),
+    )
 
 
-def _serve(
-    recorder: Recorder,
-    scenario: Scenario,
-    provided: Environment,
-    lease: Lease,
-    *,
-    on_event: OnEvent,
-    port: int | None,
-    grace: float,
-) -> None:
+def _noticer(on_event: OnEvent) -> Callable[[str], None]:
+    return lambda text: on_event(Event(kind="notice", text=text))
+
+
+def _plan(recorder: Recorder, scenario: Scenario, provided: Environment, lease: Lease, *, port: int | None) -> Launch:
     runtime = RUNTIMES[scenario.runtime]
     planned = launch.plan(
         scenario,
@@ -210,18 +167,43 @@ def _serve(
     )
     recorder.masker = Masker(planned.secrets)
     recorder.update(argv=planned.argv, env=planned.recorded_env)
+    return planned
+
+
+def _serve(
+    recorder: Recorder, scenario: Scenario, planned: Launch, *, on_event: OnEvent, grace: float
+) -> tuple[Finding, Teardown]:
+    """Start it, follow it, take it down."""
     conduct = Conduct(
         scenario,
         planned,
-        runtime=runtime,
+        runtime=RUNTIMES[scenario.runtime],
         node_class=recorder.run.node_class,
         folder=recorder.folder,
         masker=recorder.masker,
         on_event=on_event,
     )
-    before = node.gpu_used_mib(lease.gpus)
-    budgets = scenario.budgets
-    server = Server(
+    with _server(recorder, scenario, planned, conduct) as server:
+        on_event(Event(kind="spawned", text="spawn", t=0.0, tail=lambda: next(iter(server.tail(1)), "")))
+        try:
+            finding = conduct.follow(server)
+        except (Interrupted, KeyboardInterrupt) as error:
+            recorder.update(**conduct.facts())
+            recorder.interrupt(error)  # first the record, then the teardown: a CI agent kills after ten seconds
+            recorder.finish(teardown=server.stop(within=grace))
+            raise
+        lifetime = clock.now() - server.started
+        conduct.stopping(lifetime)
+        recorder.update(**conduct.facts(), lifetime=round(lifetime, 3))
+        teardown = server.stop()
+        conduct.stopped(clock.now() - server.started)
+    recorder.update(timeline=conduct.timeline)
+    return finding, teardown
+
+
+def _server(recorder: Recorder, scenario: Scenario, planned: Launch, conduct: Conduct) -> Server:
+    runtime, budgets = RUNTIMES[scenario.runtime], scenario.budgets
+    return Server(
         planned,
         folder=recorder.folder,
         health_path=runtime.health_path,
@@ -232,25 +214,9 @@ def _serve(
         masker=recorder.masker,
         on_line=conduct.on_line,
     )
-    with server:
-        on_event(Event(kind="spawned", text="spawn", t=0.0, tail=lambda: next(iter(server.tail(1)), "")))
-        try:
-            finding = conduct.follow(server)
-        except (Interrupted, KeyboardInterrupt) as error:
-            recorder.update(**conduct.facts())
-            recorder.interrupt(error)  # first the record, then the teardown: a CI agent kills after ten seconds
-            recorder.update(teardown=server.stop(within=grace))
-            raise
-        lifetime = clock.now() - server.started
-        conduct.stopping(lifetime)
-        recorder.update(**conduct.facts(), lifetime=round(lifetime, 3))
-        teardown = server.stop()
-        conduct.stopped(clock.now() - server.started)
-    recorder.update(timeline=conduct.timeline)
-    _judge(recorder, scenario, finding, _with_gpus(teardown, before, lease))
 
 
-def _with_gpus(teardown: Teardown, before: dict[str, int], lease: Lease) -> Teardown:
+def _with_gpus(teardown: Teardown, before: Mapping[str, int], lease: Lease) -> Teardown:
     """Wait until the memory of every leased GPU is back where it was, and say where it is not."""
     deadline = clock.Deadline.after(GPU_RETURN_SECONDS)
     while held := _held(before, node.gpu_used_mib(lease.gpus)):
@@ -260,7 +226,7 @@ def _with_gpus(teardown: Teardown, before: dict[str, int], lease: Lease) -> Tear
     return teardown
 
 
-def _held(before: dict[str, int], after: dict[str, int]) -> list[str]:
+def _held(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
     return [
         f"GPU {uuid} holds {used - before[uuid]} MiB more than before the run"
         for uuid, used in after.items()
@@ -268,16 +234,14 @@ def _held(before: dict[str, int], after: dict[str, int]) -> list[str]:
     ]
 
 
-def _judge(recorder: Recorder, scenario: Scenario, finding: Finding, teardown: Teardown) -> None:
-    """Turn what was found into a verdict. The product's failures are FAIL, everybody else's ERROR."""
-    blame = triage.blame(finding.signature) if finding.signature else None
-    verdict, reason, fix = _verdict(scenario, finding, blame, teardown)
+def _conclude(recorder: Recorder, scenario: Scenario, finding: Finding, teardown: Teardown) -> None:
+    judged = verdict.judge(finding, teardown, expect=scenario.expect)
     recorder.finish(
         state="finished",
-        verdict=verdict,
-        reason=reason,
-        fix=fix,
-        blame=None if verdict == "PASS" else blame or "node",
+        verdict=judged.verdict,
+        reason=judged.reason,
+        fix=judged.fix,
+        blame=judged.blame,
         signature=finding.signature,
         wrappers=finding.triage.wrappers,
         evidence=finding.triage.evidence,
@@ -285,29 +249,3 @@ def _judge(recorder: Recorder, scenario: Scenario, finding: Finding, teardown: T
         quiet_seconds=finding.quiet_seconds,
         teardown=teardown,
     )
-
-
-def _verdict(scenario: Scenario, finding: Finding, blame: Blame | None, teardown: Teardown) -> tuple[Verdict, str, str]:
-    if scenario.expect:
-        return _expected(scenario.expect.signature, finding)
-    if finding.signature is None and (teardown.survivors or any(left.startswith("GPU") for left in teardown.left)):
-        left = "; ".join((*teardown.survivors, *teardown.left))
-        return "ERROR", f"passed, but was not taken down: {left}", "free the node before the next run"
-    if finding.signature is None:
-        return "PASS", finding.reason, ""
-    if blame == "product":
-        return "FAIL", finding.reason, ""
-    return (
-        "ERROR",
-        finding.reason,
-        triage.FIXES.get(finding.signature.kind, "repair the node or the scenario and run it again"),
-    )
-
-
-def _expected(word: str, finding: Finding) -> tuple[Verdict, str, str]:
-    """A reproduction passes when it fails as foretold, and fails when it passes or fails otherwise."""
-    if finding.signature is None:
-        return "FAIL", f"expected signature {word}, but nothing failed: {finding.reason}", ""
-    if finding.signature.id.startswith(word) or finding.signature.title == word:
-        return "PASS", f"reproduced: {finding.signature.title}", ""
-    return "FAIL", f"expected signature {word}, got {finding.signature.id}: {finding.reason}", ""

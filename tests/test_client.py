@@ -12,8 +12,7 @@ from collections.abc import Callable
 import pytest
 from answering import MODEL, Answering, Reply, Route, entry, logprobs, models, stream, tokenizer
 
-from harness import prometheus
-from harness.client import BadAnswer, RequestTimedOut, ServerClient, ServerGone
+from harness.client import BadAnswer, RequestTimedOut, ServerClient, ServerGone, prometheus
 
 COMPLETIONS = "POST /v1/completions"
 ABORT_AFTER = 0.15

@@ -18,8 +18,8 @@ from wheels import libraries, servers, wheel
 
 from harness import environment
 from harness.build import parse
-from harness.envcache import Entry, cache_root, disk_bytes
 from harness.environment import Environment
+from harness.environment.envcache import Entry, cache_root, disk_bytes
 from harness.errors import BuildError, NodeError, UsageError
 from harness.node import Gpu, Node
 from harness.runtimes.vllm_recipes import DISTRIBUTIONS, recipe

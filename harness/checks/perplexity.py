@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import clock
-from harness.answers import BadAnswer
 from harness.checks import judgement, reference, scoring
 from harness.checks.base import CheckContext, CheckResult, Params
 from harness.checks.judgement import NAME, Material, PerplexityParams
 from harness.checks.scoring import Value, Window
+from harness.client.answers import BadAnswer
 from harness.errors import ScenarioError
 
 if TYPE_CHECKING:

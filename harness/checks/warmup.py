@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from harness.answers import Completion
 from harness.checks.base import CheckContext, CheckResult, Measurement, Params, within
+from harness.client.answers import Completion
 from harness.units import DurationPerNodeClass
 
 NAME = "warmup"

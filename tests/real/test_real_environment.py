@@ -9,8 +9,8 @@ import pytest
 
 from harness import clock, environment
 from harness.build import parse
-from harness.envcache import disk_bytes
 from harness.environment import Environment
+from harness.environment.envcache import disk_bytes
 from harness.node import Node
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import clock, locks
+from harness import clock
+from harness.environment import locks
 from harness.errors import BuildError, NodeError
 
 SCHEMA = 1

@@ -10,8 +10,8 @@ from typing import Any
 
 import requests
 
-from harness.answers import BadAnswer, RequestFailed, RequestTimedOut, ServerGone
-from harness.flight import Flight
+from harness.client.answers import BadAnswer, RequestFailed, RequestTimedOut, ServerGone
+from harness.client.flight import Flight
 
 CONNECT_SECONDS = 5.0
 """The server is on this node and was healthy: a connection takes less than a millisecond."""

@@ -15,25 +15,13 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
-from harness import clock, installer, interpreter, lockfile, record
+from harness import clock, record
 from harness.build import Accelerator, Build
-from harness.envcache import Entry, cache_root, list_environments
+from harness.environment import installer, interpreter, lockfile
+from harness.environment.envcache import Entry, cache_root
 from harness.errors import BuildError, NodeError
 from harness.node import Node
-from harness.pruning import Pruned, prune
 from harness.runtimes.vllm_recipes import DISTRIBUTIONS, MODULE, PACKAGE, PROGRAM, Recipe, recipe
-
-__all__ = [
-    "Environment",
-    "Pruned",
-    "cache_root",
-    "from_lock",
-    "in_use",
-    "list_environments",
-    "provide",
-    "prune",
-    "write_lock",
-]
 
 INSTALL_SECONDS = 3600.0
 _HINT = "name a build, such as --build release:0.32.0 (any release can be made) or --build venv:PATH"

@@ -9,21 +9,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness import clock, prometheus
-from harness.answers import BadAnswer, Completion, ModelInfo, RequestFailed, RequestTimedOut, ServerGone
-from harness.exchange import Call, Http
-from harness.prometheus import Metrics
-
-__all__ = [
-    "BadAnswer",
-    "Completion",
-    "ModelInfo",
-    "Prompt",
-    "RequestFailed",
-    "RequestTimedOut",
-    "ServerClient",
-    "ServerGone",
-]
+from harness import clock
+from harness.client import prometheus
+from harness.client.answers import Completion, ModelInfo
+from harness.client.exchange import Call, Http
+from harness.client.prometheus import Metrics
 
 Prompt = str | Sequence[int]
 

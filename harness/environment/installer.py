@@ -17,9 +17,9 @@ from pathlib import Path
 import uv
 from packaging.version import Version
 
-from harness import bytecode, interpreter
 from harness.clock import Deadline
-from harness.envcache import Entry
+from harness.environment import bytecode, interpreter
+from harness.environment.envcache import Entry
 from harness.errors import BuildError, HarnessError, NodeError
 from harness.runtimes.vllm_recipes import PROGRAM, Recipe
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import uv
 
-from harness import envcache, locks
-from harness.envcache import Entry, Listed
+from harness.environment import envcache, locks
+from harness.environment.envcache import Entry, Listed
 from harness.errors import NodeError, UsageError
 
 

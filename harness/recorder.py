@@ -1,0 +1,77 @@
+"""Keeps the record of one run on disk while it goes: every change is written before the next stage begins."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness import __version__, clock, launch, masking, node, report
+from harness.build import Build
+from harness.errors import HarnessError
+from harness.events import Event, OnEvent
+from harness.masking import Masker
+from harness.record import Run, Verdict, save
+from harness.scenario import Scenario
+
+
+class Recorder:
+    def __init__(self, run: Run, folder: Path, masker: Masker) -> None:
+        self.run, self.folder, self.masker = run, folder, masker
+        self.update()
+
+    @classmethod
+    def open(cls, scenario: Scenario, *, build: Build, out: Path, reproduce: str) -> Recorder:
+        """Make the run's folder under `out` and its first record, `state: running`."""
+        here = node.describe()
+        label = f"{scenario.name}.{scenario.variant}" if scenario.variant else scenario.name
+        stamp = clock.utc()[:19].replace("-", "").replace(":", "").replace("T", "-")
+        folder = out / f"{stamp}-{label}-{uuid.uuid4().hex[:6]}"
+        folder.mkdir(parents=True)
+        run = Run(
+            id=folder.name,
+            scenario=scenario.name,
+            variant=scenario.variant,
+            resolved=masking.redact(scenario.resolved()),
+            refs=scenario.refs,
+            fingerprint=scenario.fingerprint,
+            build=str(build),
+            node_class=here.node_class,
+            node=here.record(),
+            reproduce=reproduce,
+            started=clock.utc(),
+            harness=__version__,
+        )
+        return cls(run, folder, Masker(launch.secrets(scenario, os.environ, ())))
+
+    def update(self, **changes: Any) -> None:
+        self.run = replace(self.run, **changes)
+        save(self.run, self.folder, self.masker)
+
+    def finish(self, **changes: Any) -> None:
+        """Write the record and every report of it."""
+        self.update(ended=clock.utc(), artifacts=tuple(sorted(_files(self.folder) | set(report.REPORTS))), **changes)
+        report.render(self.folder)
+
+    def fail(self, error: HarnessError, *, verdict: Verdict) -> None:
+        self.finish(state="finished", verdict=verdict, reason=error.what, fix=error.fix, blame=error.blame)
+
+    def interrupt(self, error: BaseException) -> None:
+        reason = f"interrupted: {error}" if str(error) else "interrupted"
+        self.finish(state="interrupted", verdict="ERROR", reason=reason, fix="run it again", blame="harness")
+
+    @contextmanager
+    def step(self, name: str, on_event: OnEvent) -> Iterator[None]:
+        """Time what comes before the spawn; these are never start-up seconds."""
+        begun = clock.now()
+        on_event(Event(kind="step", text=name))
+        yield
+        self.update(steps={**self.run.steps, name: round(clock.now() - begun, 3)})
+
+
+def _files(folder: Path) -> set[str]:
+    return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and not p.name.startswith(".")}
