@@ -15,7 +15,8 @@ from typing import Any
 from harness import clock, triage
 from harness.checks import CHECKS, CORPORA
 from harness.checks.base import CheckContext, CheckResult
-from harness.client import BadAnswer, RequestTimedOut, ServerClient, ServerGone
+from harness.client.answers import BadAnswer, RequestTimedOut, ServerGone
+from harness.client.server_client import ServerClient
 from harness.events import Event, OnEvent
 from harness.launch import Launch
 from harness.masking import Masker

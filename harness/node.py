@@ -13,9 +13,8 @@ from typing import Any
 
 import psutil
 
-from harness import clock, nvidia
+from harness import clock, locks, nvidia
 from harness.build import Accelerator
-from harness.environment import locks
 from harness.errors import NodeError, UnmetError
 
 IDLE_MIB = 2048

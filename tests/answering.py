@@ -58,7 +58,7 @@ class Answering:
         return [body for call, body in self.seen if call.endswith(path)]
 
 
-def _handler(answering: Answering) -> type[BaseHTTPRequestHandler]:
+def _handler(answering: Answering) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - one class of small methods
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 

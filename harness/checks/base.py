@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict
 
 if TYPE_CHECKING:  # records and scenarios need these types, but no HTTP
-    from harness.client import ServerClient
+    from harness.client.server_client import ServerClient
 
 
 def kebab(name: str) -> str:

@@ -22,7 +22,7 @@ from harness.client.answers import BadAnswer
 from harness.errors import ScenarioError
 
 if TYPE_CHECKING:
-    from harness.client import ServerClient
+    from harness.client.server_client import ServerClient
 
 NOT_JSON = "Out of range float values"
 """What a server says (HTTP 400) whose log-probabilities are NaN: the model's failure, not the request's."""

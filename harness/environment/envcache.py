@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import clock
-from harness.environment import locks
+from harness import clock, locks
 from harness.errors import BuildError, NodeError
 
 SCHEMA = 1

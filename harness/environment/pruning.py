@@ -12,7 +12,8 @@ from pathlib import Path
 
 import uv
 
-from harness.environment import envcache, locks
+from harness import locks
+from harness.environment import envcache
 from harness.environment.envcache import Entry, Listed
 from harness.errors import NodeError, UsageError
 

@@ -12,7 +12,7 @@ from typing import Any
 from harness import node
 from harness.checks import CHECKS, CORPORA
 from harness.checks.base import CheckContext, CheckResult
-from harness.client import ServerClient
+from harness.client.server_client import ServerClient
 from harness.environment import Environment
 from harness.launch import Launch
 from harness.masking import Masker
