@@ -14,10 +14,12 @@ run: $(STAMP)  ## the main job on a real server: SCENARIO and BUILD choose it
 	$(BIN)/harness run $(SCENARIO) --build $(BUILD)
 
 test: lint types  ## what CI runs: lint, types, everything fast, and about ten starts of one real release
-	$(BIN)/python -m pytest tests -m "not slow" --durations=15
+	$(BIN)/python -m pytest tests -m "not real and not slow" -n 2 --durations=10
+	$(BIN)/python -m pytest tests/real -m "not slow" --durations=0
 
-test-real: $(STAMP)  ## hours, not minutes: all releases, all faults
-	$(BIN)/python -m pytest tests --durations=0
+test-real: $(STAMP)  ## an hour, not minutes: all releases, all faults, and what needs torch
+	$(BIN)/python -m pip install --quiet --editable ".[dev,reference]"
+	$(BIN)/python -m pytest tests --durations=0 -s
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

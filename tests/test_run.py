@@ -1,0 +1,176 @@
+"""`execute` around the stand-in: what a real server cannot do on demand. Real faults are in tests/real."""
+
+import json
+import re
+import time
+from dataclasses import replace
+
+import pytest
+from standin_build import HEALTHY, make_build, make_scenario
+
+from harness import run, scenario, triage, verdict
+from harness.conduct import Finding
+from harness.events import Event
+from harness.record import Teardown, load
+from harness.scenario import Expect
+
+CLEAN = Teardown(seconds=0.1, steps=())
+TRACEBACK = [
+    ["err", "(EngineCore pid=7) ERROR 11-30 21:56:37 [core.py:1374] Traceback (most recent call last):"],
+    ["err", '(EngineCore pid=7) ERROR 11-30 21:56:37 [core.py:1374]   File "/opt/vllm/v1/core.py", line 3, in boom'],
+    ["err", "(EngineCore pid=7) ERROR 11-30 21:56:37 [core.py:1374]     raise KeyError('x')"],
+    ["err", "(EngineCore pid=7) ERROR 11-30 21:56:37 [core.py:1374] KeyError: 'nobody set it'"],
+]
+
+
+@pytest.fixture
+def go(tmp_path):
+    build = make_build(tmp_path)
+
+    def execute(steps, *lines, on_event=lambda _: None, **options):
+        asked = scenario.load(make_scenario(tmp_path, steps, *lines))
+        done = run.execute(asked, build=build, out=tmp_path / "reports", on_event=on_event, **options)
+        assert load(tmp_path / "reports" / done.id) == done
+        assert done.state == "finished"
+        return done
+
+    return execute
+
+
+def test_healthy(go, tmp_path):
+    events: list[Event] = []
+    done = go(HEALTHY, on_event=events.append)
+    assert (done.verdict, done.blame, done.exit, done.signature) == ("PASS", None, None, None)
+    assert re.fullmatch(r"ready after \d+\.\d s, 0 checks passed", done.reason)
+    # A log without one known line still has the road from spawn to ready.
+    assert [(p.label, p.completed) for p in done.timeline.phases] == [
+        ("spawn#1", True), ("ready#1", True), ("checks#1", True), ("stop#1", True),
+    ]  # fmt: skip
+    assert done.teardown.survivors == ()
+    assert list(done.steps) == ["environment", "weights", "lease"]
+    assert done.reproduce.startswith("harness run ")
+    assert {"server.log", "server.times", "junit.xml", "summary.md", "packages.lock"} <= set(done.artifacts)
+    assert [e.kind for e in events][:5] == ["run", "step", "step", "step", "spawned"]
+    assert events[-1] == Event(kind="verdict", text=f"PASS stand-in: {done.reason}", ok=True)
+
+
+def test_exit_0_while_starting_is_a_failure(go):
+    done = go([["say", "bye"], ["exit", 0]])
+    assert (done.verdict, done.exit) == ("FAIL", "exit 0")
+    assert done.signature.kind == "other"
+
+
+def test_the_root_error_is_named(go):
+    done = go([*TRACEBACK, ["exit", 1]])
+    assert done.verdict == "FAIL"
+    assert done.signature.title == "KeyError: 'nobody set it' (boom)"
+    assert done.signature.process == "EngineCore"
+    assert done.evidence == ((1, 4),)
+
+
+def test_a_native_crash_is_the_products_and_a_kill_is_not(go):
+    assert (crash := go([["die", "SIGSEGV"]])).verdict == "FAIL"
+    assert crash.exit == "SIGSEGV"
+    assert (killed := go([["die", "SIGKILL"]])).verdict == "ERROR"
+    assert killed.signature.kind == "killed_signal"
+
+
+def test_not_ready_in_time_is_a_hang(go):
+    done = go([["burn", 60]], "budgets: {startup: 1s, silence: 30s}")
+    assert (done.verdict, done.signature.kind, done.signature.phase) == ("FAIL", "hang", "spawn#1")
+    assert any(name.startswith("stacks/") for name in done.artifacts)
+
+
+def test_a_wrong_answer_fails_the_check_that_asked(go):
+    """The stand-in knows no completions: HTTP 501 is the product's failure, named with its request."""
+    done = go(HEALTHY, "checks: {warmup: {}, perplexity: {corpus: smoke_en, max: 9}}")
+    assert done.verdict == "FAIL"
+    assert done.signature.kind == "check_failed"
+    assert [check.outcome for check in done.checks] == ["fail", "not_tested"]
+    assert done.checks[0].request == 1
+    assert "501" in done.checks[0].message
+
+
+def test_unmet_needs_are_an_error_or_a_skip(go, tmp_path):
+    for skip, expected in ((False, "ERROR"), (True, "SKIP")):
+        asked = scenario.load(
+            make_scenario(tmp_path, HEALTHY, "serve: {tensor-parallel-size: 64}", "needs: {gpus: 64}")
+        )
+        done = run.execute(asked, build=make_build(tmp_path / str(skip)), out=tmp_path / "out", skip_unmet=skip)
+        assert (done.verdict, done.blame) == (expected, "scenario")
+        assert done.reason.startswith("needs 64 GPUs, this node has ")
+        assert done.argv == ()
+
+
+def test_starts_are_refused_until_they_are_run(go):
+    done = go(HEALTHY, "starts: [cold]")
+    assert (done.verdict, done.reason) == ("ERROR", "`starts` is not run yet")
+
+
+def test_a_build_that_cannot_be_started_is_an_error(tmp_path):
+    build = make_build(tmp_path)
+    (tmp_path / "venv" / "bin" / "vllm").write_text("#!/no/such/interpreter\n")
+    asked = scenario.load(make_scenario(tmp_path, HEALTHY))
+    done = run.execute(asked, build=build, out=tmp_path / "reports")
+    assert done.verdict == "ERROR"
+    assert done.fix
+
+
+def test_a_missing_variable_names_itself(tmp_path, monkeypatch):
+    monkeypatch.delenv("NOT_THERE", raising=False)
+    file = make_scenario(tmp_path, HEALTHY)
+    file.write_text(file.read_text().replace("env: {", "env: {X: {from: NOT_THERE}, "))
+    done = run.execute(scenario.load(file), build=make_build(tmp_path), out=tmp_path / "reports")
+    assert (done.verdict, done.blame) == ("ERROR", "scenario")
+    assert "env.X takes the variable NOT_THERE, which is not set here" in done.reason
+
+
+def test_no_secret_is_written(go, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_canary_5up3r")
+    monkeypatch.setenv("PLAIN_NAME", "from-canary-77")
+    steps = [["env", "HF_TOKEN"], ["env", "X"], ["err", "url https://user:pw-canary@host/"], *TRACEBACK]
+    steps[-1] = ["err", "(EngineCore pid=7) ERROR 11-30 21:56:37 [core.py:1374] KeyError: 'hf_canary_5up3r'"]
+    file = make_scenario(tmp_path, [*steps, ["exit", 1]])
+    file.write_text(file.read_text().replace("env: {", "env: {X: {from: PLAIN_NAME}, "))
+    done = run.execute(scenario.load(file), build=make_build(tmp_path / "b"), out=tmp_path / "reports")
+    assert done.verdict == "FAIL"
+    written = b"".join(p.read_bytes() for p in (tmp_path / "reports").rglob("*") if p.is_file())
+    assert b"canary" not in written
+    assert b"KeyError: '***'" in written
+
+
+def test_a_reproduction_passes_when_it_fails_as_foretold(go):
+    title = "KeyError: 'nobody set it' (boom)"
+    assert go([*TRACEBACK, ["exit", 1]], f'expect: {{signature: "{title}"}}').verdict == "PASS"
+    wrong = go([["say", "x"], ["exit", 3]], f'expect: {{signature: "{title}"}}')
+    assert (wrong.verdict, wrong.blame) == ("FAIL", "product")
+    assert wrong.reason.startswith(f"expected signature {title}, got ")
+    healthy = go(HEALTHY, f'expect: {{signature: "{title}"}}')
+    assert healthy.reason.startswith(f"expected signature {title}, but nothing failed")
+
+
+def test_verdicts_of_what_was_left_behind():
+    fine = Finding(reason="ready after 1.0 s, 0 checks passed")
+    assert verdict.judge(fine, CLEAN, expect=None).verdict == "PASS"
+    held = replace(CLEAN, left=("GPU GPU-1 holds 4096 MiB more than before the run",))
+    assert verdict.judge(fine, held, expect=None) == verdict.Judgement(
+        verdict="ERROR",
+        reason="passed, but was not taken down: GPU GPU-1 holds 4096 MiB more than before the run",
+        fix="free the node before the next run",
+        blame="node",
+    )
+    bad = Finding(reason="x", signature=triage.hang("capture#1", "silence"))
+    assert verdict.judge(bad, held, expect=None).verdict == "FAIL", "a failure of the product stays one"
+    assert verdict.judge(bad, CLEAN, expect=Expect(signature=bad.signature.id[:6])).verdict == "PASS"
+
+
+def test_the_record_is_readable_at_every_moment(go, tmp_path):
+    states = []
+
+    def look(event: Event) -> None:
+        if event.kind == "step":
+            (file,) = (tmp_path / "reports").glob("*/run.json")
+            states.append((event.text, json.loads(file.read_text())["state"], time.monotonic()))
+
+    go(HEALTHY, on_event=look)
+    assert [state for _, state, _ in states] == ["running"] * 3
