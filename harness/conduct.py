@@ -10,13 +10,12 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness import clock, triage
 from harness.checks import CHECKS, CORPORA
 from harness.checks.base import CheckContext, CheckResult
 from harness.client.answers import BadAnswer, RequestTimedOut, ServerGone
-from harness.client.server_client import ServerClient
 from harness.events import Event, OnEvent
 from harness.launch import Launch
 from harness.masking import Masker
@@ -27,6 +26,9 @@ from harness.server.logpump import Line
 from harness.signature import Signature
 from harness.timeline import Builder, Timeline
 from harness.triage import Triage
+
+if TYPE_CHECKING:
+    from harness.client.server_client import ServerClient
 
 LOG_HEAD = 16 << 20
 LOG_TAIL = 48 << 20
@@ -161,6 +163,8 @@ class Conduct:
     # --- checks
 
     def _check_all(self, server: Server) -> Finding:
+        from harness.client.server_client import ServerClient  # noqa: PLC0415 - as in server/probe.py
+
         client = ServerClient(
             self._launch.url, self._launch.served_model_name, request_seconds=self._scenario.budgets.request
         )

@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from harness import clock, locks, nvidia
 from harness.build import Accelerator
 from harness.errors import NodeError, UnmetError
@@ -87,7 +85,7 @@ def _node(gpus: tuple[Gpu, ...], node_class: str | None = None) -> Node:
     return Node(
         hostname=socket.gethostname(),
         cpus=len(os.sched_getaffinity(0)),
-        memory_mib=psutil.virtual_memory().total >> 20,
+        memory_mib=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20,
         gpus=gpus,
         node_class=node_class or nvidia.class_of(tuple(gpu.name for gpu in gpus)),
     )

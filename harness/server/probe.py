@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
-import requests
+if TYPE_CHECKING:
+    import requests
 
 from harness import clock
 from harness.server import proctree
@@ -36,19 +38,21 @@ class Prober:
         self._stop.set()
 
     def _run(self) -> None:
+        import requests  # noqa: PLC0415 - 0.15 s that a starting server hides, and a refused scenario need not pay
+
         with requests.Session() as session:
             session.trust_env = False  # a proxy has nothing to say about our own port
             while not self._stop.is_set():
                 start = clock.now()
-                if self._is_up(session) and self._on_ok(clock.now()):
+                if self._is_up(session, requests.RequestException) and self._on_ok(clock.now()):
                     return
                 self._stop.wait(max(0.0, start + EVERY - clock.now()))
 
-    def _is_up(self, session: requests.Session) -> bool:
+    def _is_up(self, session: requests.Session, refusals: type[Exception]) -> bool:
         try:
             with session.get(self._url, timeout=(PATIENCE, PATIENCE), stream=True, allow_redirects=False) as answer:
                 return answer.status_code == _OK
-        except requests.RequestException:
+        except refusals:
             return False
 
 
