@@ -18,6 +18,7 @@ from pathlib import Path
 
 from harness import clock, environment, launch, masking, node, verdict, weights
 from harness.build import Build
+from harness.checks import CHECKS, CORPORA
 from harness.conduct import Conduct, Finding
 from harness.environment import Environment
 from harness.errors import HarnessError, Interrupted, UnmetError
@@ -92,6 +93,8 @@ def _stages(
     here = node.read()
     _check_needs(scenario, here)
     weights.present(scenario)
+    for name, params in scenario.checks.items():
+        CHECKS[name].prepare(params, model=scenario.model, corpora=CORPORA)
     with ExitStack() as stack:
         with recorder.step("environment", on_event):
             provided = environment.provide(build, here, on_step=_noticer(on_event))
