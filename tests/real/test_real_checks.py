@@ -1,115 +1,122 @@
 """The checks on a real server: what is healthy passes, real damage fails and says what it is.
 
 Damage without touching the server's code: `--hf-overrides` makes it compute another model from the same weights, and
-damaged copies of the weights stand for a load that went wrong (their reference is told that they are the right ones).
+damaged copies of the weights stand for a load that went wrong. The reference of such a copy is told that its weights
+are the right ones: otherwise it is refused before a server is started, which a test below shows too.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
-from typing import Any
+import xml.etree.ElementTree as ET
 
 import pytest
 from damage import drop_head, edited, nan_weights, zero_layer
-from helpers import serving
+from real_runs import MODEL, execute
 
-from harness.checks.base import CheckResult
-from harness.environment import Environment
+from harness.build import parse
 
 pytestmark = pytest.mark.real
 
-MODEL = Path(__file__).parents[2] / "scenarios" / "models" / "tiny_lm"
-REFERENCE = str(MODEL / "reference.json")
-HEALTHY = 3.1326
-"""Perplexity of the corpus in the reference."""
+HEALTHY = 3.1328
+"""Perplexity of the corpus in the reference: float32, transformers."""
+THETA = 'serve.hf-overrides={"rope_parameters": {"rope_theta": 1000.0, "rope_type": "default"}}'
 
 
-def numbers(result: CheckResult) -> dict[str, Any]:
-    found = {measurement.name: measurement.value for measurement in result.measurements}
-    print(result.outcome, result.message, found)
-    return found
+def numbers(done):
+    """What the perplexity check measured."""
+    (result,) = [check for check in done.checks if check.name == "perplexity"]
+    found = {m.name: m.value for m in result.measurements}
+    print(done.version, result.outcome, result.message)
+    return result, found
 
 
-def test_a_healthy_server_passes(vllm_environment: Environment, tmp_path: Path) -> None:
-    with serving(vllm_environment, MODEL, tmp_path) as served:
-        warmup = served.check("warmup", max_first_request="30s")
-        result = served.check("perplexity", reference=REFERENCE, max=4)
-        alone = served.check("perplexity", window=256)
-    got = numbers(warmup)
-    assert warmup.outcome == "pass", warmup.message
-    assert 0 < got["first_token"] <= got["first_request"]
-    assert served.client.requests == 8 + (1 + 8) + (1 + 16)
-    got = numbers(result)
-    assert result.outcome == "pass", result.message
-    assert got["tokens"] == 3883
+def damaged(tmp_path, edit):
+    """A run's overrides for a damaged copy of the weights, whose reference claims that they are right."""
+    model = edited(MODEL, tmp_path / "damaged", edit)
+    reference = json.loads((MODEL / "reference.json").read_text())
+    digest = hashlib.sha256((model / "model.safetensors").read_bytes()).hexdigest()
+    reference["weights"] = {"model.safetensors": digest}
+    (model / "reference.json").write_text(json.dumps(reference))
+    return f"model={model}", f"checks.perplexity.reference={model / 'reference.json'}"
+
+
+def test_healthy(vllm_build, tmp_path):
+    done = execute(vllm_build, tmp_path)
+    assert done.verdict == "PASS", done.reason
+    result, got = numbers(done)
+    assert (result.outcome, got["tokens"]) == ("pass", 3883)
     assert got["perplexity"] == pytest.approx(HEALTHY, rel=0.003)
-    assert got["max_token_difference"] < 0.25
-    assert got["mean_token_difference"] < 0.012
-    got = numbers(alone)
-    assert (alone.outcome, got["tokens"]) == ("pass", 3883 - 16)
+    assert [check.name for check in done.checks] == ["warmup", "perplexity"]
+    assert all(phase.completed for phase in done.timeline.phases)
+    assert [phase.name for phase in done.timeline.phases][:2] == ["spawn", "config"]
+    assert [phase.name for phase in done.timeline.phases][-3:] == ["ready", "checks", "stop"]
+    assert done.teardown.left == ()
+    cases = ET.parse(tmp_path / done.id / "junit.xml").getroot().iter("testcase")
+    assert [(case.get("name"), len(case)) for case in cases] == [("startup", 0), ("warmup", 0), ("perplexity", 0)]
 
 
-def test_another_rope_theta_is_caught(vllm_environment: Environment, tmp_path: Path) -> None:
-    rope = {"rope_parameters": {"rope_theta": 1000.0, "rope_type": "default"}}
-    with serving(vllm_environment, MODEL, tmp_path, hf_overrides=rope) as served:
-        result = served.check("perplexity", reference=REFERENCE)
-    got = numbers(result)
-    assert result.outcome == "fail"
+def test_another_rope_theta_is_caught(vllm_build, tmp_path):
+    done = execute(vllm_build, tmp_path, THETA)
+    assert (done.verdict, done.blame, done.signature.kind) == ("FAIL", "product", "check_failed")
+    result, got = numbers(done)
     assert result.message.startswith("log-probabilities differ from the reference: largest ")
-    assert got["perplexity"] > HEALTHY * 1.1
+    assert got["perplexity"] > 1.2 * HEALTHY
     assert got["max_token_difference"] > 2
 
 
-@pytest.mark.slow
-def test_another_epsilon_is_caught(vllm_environment: Environment, tmp_path: Path) -> None:
-    with serving(vllm_environment, MODEL, tmp_path, hf_overrides={"rms_norm_eps": 0.01}) as served:
-        result = served.check("perplexity", reference=REFERENCE, max=100)
-    got = numbers(result)
-    assert result.outcome == "fail"
-    assert result.message.startswith("log-probabilities differ from the reference")
-    assert got["mean_token_difference"] > 0.02
+def test_a_reference_of_other_weights_is_refused_before_the_start(vllm_build, tmp_path):
+    model = edited(MODEL, tmp_path / "damaged", drop_head)
+    done = execute(vllm_build, tmp_path / "out", f"model={model}")
+    assert (done.verdict, done.blame, done.argv) == ("ERROR", "scenario", ())
+    assert "was made for other weights than" in done.reason
 
 
 @pytest.mark.slow
-def test_float32_is_the_reference_to_five_digits(vllm_environment: Environment, tmp_path: Path) -> None:
-    tight = {"max_token_difference": 1e-3, "max_mean_difference": 1e-4, "max_log_ratio": 1e-5}
-    with serving(vllm_environment, MODEL, tmp_path, dtype="float32") as served:
-        result = served.check("perplexity", reference=REFERENCE, **tight)
-    got = numbers(result)
-    assert result.outcome == "pass", result.message
-    assert got["perplexity"] == pytest.approx(HEALTHY, rel=1e-4)
-
-
-def for_these_weights(folder: Path) -> str:
-    """A reference that takes the damaged weights for the right ones, as a server that loaded them wrongly would."""
-    stored = json.loads(Path(REFERENCE).read_text())
-    stored["weights"] = {"model.safetensors": hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()}
-    file = folder / "reference.json"
-    file.write_text(json.dumps(stored))
-    return str(file)
+def test_another_norm_epsilon_is_caught(vllm_build, tmp_path):
+    done = execute(vllm_build, tmp_path, 'serve.hf-overrides={"rms_norm_eps": 0.01}')
+    assert (done.verdict, done.signature.kind) == ("FAIL", "check_failed")
+    assert numbers(done)[1]["max_token_difference"] > 1
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("edit", [drop_head, zero_layer], ids=["one head dropped", "one layer zeroed"])
-def test_damaged_weights_are_caught(edit: Any, vllm_environment: Environment, tmp_path: Path) -> None:
-    folder = edited(MODEL, tmp_path / "model", edit)
-    with serving(vllm_environment, folder, tmp_path) as served:
-        result = served.check("perplexity", reference=for_these_weights(folder))
-    got = numbers(result)
-    assert result.outcome == "fail"
-    assert result.message.startswith("log-probabilities differ from the reference")
+def test_a_lost_head_is_caught_token_by_token_and_not_by_perplexity(vllm_build, tmp_path):
+    done = execute(vllm_build, tmp_path / "out", *damaged(tmp_path, drop_head))
+    assert done.verdict == "FAIL"
+    result, got = numbers(done)
+    assert {m.name: m.ok for m in result.measurements}["perplexity"], "the limit of 8 sees nothing"
     assert got["max_token_difference"] > 0.5
 
 
 @pytest.mark.slow
-def test_weights_that_are_nan_are_a_failure_of_the_model(vllm_environment: Environment, tmp_path: Path) -> None:
-    folder = edited(MODEL, tmp_path / "model", nan_weights)
-    with serving(vllm_environment, folder, tmp_path) as served:
-        warmup = served.check("warmup", requests=2)
-        result = served.check("perplexity", corpus="smoke_en")
-    print(warmup)
-    assert result.outcome == "fail"
-    assert result.message.startswith("the model's log-probabilities are NaN or infinite")
-    assert result.request == 3
+def test_a_layer_of_zeros_is_caught(vllm_build, tmp_path):
+    done = execute(vllm_build, tmp_path / "out", *damaged(tmp_path, zero_layer))
+    assert done.verdict == "FAIL"
+    assert numbers(done)[1]["max_token_difference"] > 2
+
+
+@pytest.mark.slow
+def test_nan_weights_are_the_models_failure(vllm_build, tmp_path):
+    """/health says 200 and the text is "!!!": only the numbers tell."""
+    done = execute(vllm_build, tmp_path / "out", *damaged(tmp_path, nan_weights))
+    assert (done.verdict, done.blame, done.signature.kind) == ("FAIL", "product", "check_failed")
+    result, _ = numbers(done)
+    assert "the model's log-probabilities are" in result.message
+
+
+@pytest.mark.slow
+def test_the_references_own_precision_leaves_next_to_nothing(vllm_build, tmp_path):
+    done = execute(vllm_build, tmp_path, variant="fp32")
+    assert done.verdict == "PASS"
+    assert numbers(done)[1]["max_token_difference"] < 1e-3
+
+
+@pytest.mark.slow
+def test_every_release_gives_the_same_perplexity(tmp_path):
+    releases = ("0.27.1", "0.28.0", "0.29.0", "0.30.0", "0.31.0", "0.32.0")
+    found = {}
+    for release in releases:
+        done = execute(parse(f"release:{release}+cpu"), tmp_path / release)
+        assert done.verdict == "PASS", done.reason
+        found[release] = numbers(done)[1]["perplexity"]
+    assert found["0.29.0"] == pytest.approx(found["0.32.0"], rel=0.005)
+    assert max(found.values()) / min(found.values()) < 1.005

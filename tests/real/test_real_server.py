@@ -63,6 +63,7 @@ def in_session(pid):
     return [p for p in proctree.everything().values() if p.session == pid and p.state not in "ZX"]
 
 
+@pytest.mark.slow
 def test_a_healthy_server_is_gone_after_one_sigterm(vllm_environment, tmp_path):
     with make_server(vllm_environment.command, free_port(), tmp_path) as server:
         assert isinstance(server.wait_ready(), Ready)
@@ -77,6 +78,7 @@ def test_a_healthy_server_is_gone_after_one_sigterm(vllm_environment, tmp_path):
     assert any("sockets" in entry for entry in teardown.removed), "its sockets went to the folder of its own"
 
 
+@pytest.mark.slow
 def test_kill_9_of_the_engine_ends_the_leader_with_exit_0(vllm_environment, tmp_path):
     with make_server(vllm_environment.command, free_port(), tmp_path) as server:
         assert isinstance(server.wait_ready(), Ready)
