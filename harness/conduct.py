@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
 LOG_HEAD = 16 << 20
 LOG_TAIL = 48 << 20
 """Bytes of a log that triage reads: a flood in between never holds the cause of a death at its end."""
-LAST_WORDS = 3.0
-"""Seconds that a server gets to die on its own after a request crashed in it: vLLM takes 0.5 s, a kill -9 takes 5."""
+LAST_WORDS = 8.0
+"""Seconds that a server gets to die on its own after a request crashed in it: vLLM takes 0.5 s after an exception in
+its engine, 5.2 s after a kill -9 of it (0.29 to 0.32). Only a lost connection or a 5xx is worth the wait."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -216,7 +218,7 @@ class Conduct:
     def _broken(self, name: str, error: Exception, server: Server, client: ServerClient) -> Finding:
         """A request was not answered as asked: the server died of it, crashed in it, hangs in it, or refused it."""
         where = f"check {name}, request {client.requests}"
-        exited = server.exited() or (None if isinstance(error, RequestTimedOut) else _wait_exit(server, LAST_WORDS))
+        exited = server.exited() or (_wait_exit(server, LAST_WORDS) if _may_be_fatal(error) else None)
         if isinstance(error, RequestTimedOut) and not exited:
             server.collect_hang()
             read = self._read_log(None)
@@ -246,6 +248,12 @@ class Conduct:
         words = f"ready after {self._ready or 0:.1f} s, {len(done)} checks passed"
         dark = [w for w, on in self.subject.items() if not on]
         return f"{words}; nothing showed that {', '.join(dark)} was on" if dark else words
+
+
+def _may_be_fatal(error: Exception) -> bool:
+    return isinstance(error, ServerGone) or (
+        isinstance(error, BadAnswer) and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    )
 
 
 def _age(server: Server) -> float:

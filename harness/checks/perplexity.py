@@ -2,8 +2,8 @@
 
 Perplexity alone does not see a lost block of the KV cache or positions that jump by one (factors of 1.003 to 1.004 on
 the tiny model), but single tokens then differ by 4 nats and more. So tokens are compared one by one, and the limits
-separate the noise of bfloat16 (largest 0.16 to 0.41, mean 0.008) from damage. Quantised weights or an fp8 cache need limits of
-their own (fp8 cache: mean 0.063, largest 0.85).
+separate the noise of bfloat16 (largest 0.16 to 0.41, mean 0.008) from damage. Quantised weights or an fp8 cache need
+limits of their own (fp8 cache: mean 0.063, largest 0.85).
 
 Where no reference exists, the perplexity has a limit (`max`) or only has to be finite.
 """
