@@ -308,7 +308,7 @@ def _env_list(words: argparse.Namespace) -> int:
     del words
     for one in environment.list_environments(environment.cache_root()):
         state = "in use" if one.in_use else "ready" if one.complete else "incomplete"
-        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.used))
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.used)) if one.complete else "never"
         print(f"{one.name:<36} {one.build:<24} {state:<10} {one.own_bytes / 1e6:7.0f} MB of its own, used {used}")
     return 0
 

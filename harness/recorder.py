@@ -12,7 +12,7 @@ from typing import Any
 
 from harness import __version__, clock, launch, masking, node, report
 from harness.build import Build
-from harness.errors import HarnessError
+from harness.errors import HarnessError, NodeError
 from harness.events import Event, OnEvent
 from harness.masking import Masker
 from harness.record import Run, Verdict, save
@@ -31,7 +31,8 @@ class Recorder:
         label = f"{scenario.name}.{scenario.variant}" if scenario.variant else scenario.name
         stamp = clock.utc()[:19].replace("-", "").replace(":", "").replace("T", "-")
         folder = out / f"{stamp}-{label}-{uuid.uuid4().hex[:6]}"
-        folder.mkdir(parents=True)
+        with _writable(folder):
+            folder.mkdir(parents=True)
         run = Run(
             id=folder.name,
             scenario=scenario.name,
@@ -50,12 +51,14 @@ class Recorder:
 
     def update(self, **changes: Any) -> None:
         self.run = replace(self.run, **changes)
-        save(self.run, self.folder, self.masker)
+        with _writable(self.folder):
+            save(self.run, self.folder, self.masker)
 
     def finish(self, **changes: Any) -> None:
         """Write the record and every report of it."""
         self.update(ended=clock.utc(), artifacts=tuple(sorted(_files(self.folder) | set(report.REPORTS))), **changes)
-        report.render(self.folder)
+        with _writable(self.folder):
+            report.render(self.folder)
 
     def fail(self, error: HarnessError, *, verdict: Verdict) -> None:
         self.finish(state="finished", verdict=verdict, reason=error.what, fix=error.fix, blame=error.blame)
@@ -71,6 +74,16 @@ class Recorder:
         on_event(Event(kind="step", text=name))
         yield
         self.update(steps={**self.run.steps, name: round(clock.now() - begun, 3)})
+
+
+@contextmanager
+def _writable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise NodeError(
+            f"the report {folder} cannot be written: {error}", fix="make room, or choose another --out"
+        ) from error
 
 
 def _files(folder: Path) -> set[str]:

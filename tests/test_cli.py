@@ -90,6 +90,15 @@ def test_bad_words_are_usage_errors(here, capsys, words, said):
     assert not (here / "reports").exists()
 
 
+def test_reports_that_cannot_be_written_are_the_nodes_fault(here, capsys):
+    (here / "file").touch()
+    assert main(["run", "kimi_k3_dspark", "--out", "file"]) == 3
+    said = capsys.readouterr().err
+    assert said.startswith("harness: the report file/")
+    assert "cannot be written" in said
+    assert "choose another --out" in said
+
+
 def test_unknown_options_are_usage_errors(here):
     for words in (["run"], ["nonsense"], ["run", "tiny_lm", "--repeat", "0"]):
         with pytest.raises(SystemExit, match="2"):
