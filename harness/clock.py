@@ -41,7 +41,3 @@ class Deadline:
     @property
     def expired(self) -> bool:
         return now() >= self.at
-
-    def at_most(self, seconds: float) -> Deadline:
-        """The earlier of this deadline and one `seconds` from now."""
-        return Deadline.after(min(seconds, self.left))

@@ -46,11 +46,6 @@ class Masker:
         self._texts = sorted(spellings, key=len, reverse=True)  # a secret inside a longer one must not break it up
         self._bytes = [text.encode("utf-8", "surrogateescape") for text in self._texts]
 
-    @property
-    def longest(self) -> int:
-        """Bytes of the longest spelling: who cuts a stream anywhere must keep that much together."""
-        return max((len(b) for b in self._bytes), default=0)
-
     def text(self, value: str) -> str:
         for secret in self._texts:
             value = value.replace(secret, "***")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 from harness import loglines
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 PhaseName = Literal[
     "spawn", "config", "workers", "distributed", "weights", "profile", "kv_cache", "capture", "ready", "checks", "stop"
 ]
-PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

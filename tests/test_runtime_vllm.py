@@ -69,7 +69,7 @@ def test_flags_keep_their_order() -> None:
 def test_what_belongs_to_the_harness() -> None:
     assert VLLM.own_flags == {"host", "port", "served-model-name", "api-key"}
     assert "decode-context-parallel-size" not in VLLM.parallel_flags
-    assert (VLLM.health_path, VLLM.models_path) == ("/health", "/v1/models")
+    assert VLLM.health_path == "/health"
 
 
 def test_dropped_variables_have_reasons() -> None:

@@ -88,8 +88,6 @@ class Runtime(Protocol):
     @property
     def health_path(self) -> str: ...
     @property
-    def models_path(self) -> str: ...
-    @property
     def own_flags(self) -> frozenset[str]:
         """Flags that belong to the harness; refused under `serve`."""
 

@@ -48,7 +48,6 @@ class Vllm:
 
     name: str = "vllm"
     health_path: str = "/health"
-    models_path: str = "/v1/models"
     own_flags: frozenset[str] = frozenset({"host", "port", "served-model-name", "api-key"})
     # Decode context parallelism is not here: it splits the GPUs of tensor parallelism, it takes no more.
     parallel_flags: tuple[str, ...] = (

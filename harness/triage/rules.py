@@ -15,7 +15,6 @@ from harness.signature import Kind
 
 GROUPING = 1
 
-NOTHING = re.compile(r"(?!)")
 ANYTHING = re.compile(r"")
 
 
