@@ -193,7 +193,9 @@ def _run(words: argparse.Namespace) -> int:
     runs: list[Run] = []
     with view.choose(sys.stdout) as show:
         for scenario in loaded:
-            runs += [_execute(scenario, chosen, words, show) for _ in range(words.repeat)]
+            for number in range(1, words.repeat + 1):
+                attempt = f"{number}/{words.repeat}" if words.repeat > 1 else None
+                runs.append(_execute(scenario, chosen, words, show, attempt=attempt))
     for run in runs:
         print(view.closing(run, words.out / run.id))
     if words.repeat > 1:
@@ -201,7 +203,9 @@ def _run(words: argparse.Namespace) -> int:
     return _worst({"PASS": 0, "FAIL": 1, "ERROR": 3}.get(run.verdict or "ERROR") for run in runs)
 
 
-def _execute(scenario: Scenario, chosen: Build, words: argparse.Namespace, show: OnEvent) -> Run:
+def _execute(
+    scenario: Scenario, chosen: Build, words: argparse.Namespace, show: OnEvent, *, attempt: str | None
+) -> Run:
     from harness import run
 
     return run.execute(
@@ -212,6 +216,7 @@ def _execute(scenario: Scenario, chosen: Build, words: argparse.Namespace, show:
         on_event=show,
         grace=words.grace,
         skip_unmet=words.skip_unmet,
+        attempt=attempt,
     )
 
 

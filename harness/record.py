@@ -61,6 +61,8 @@ class Run:
     started: str
     harness: str
     schema: int = SCHEMA
+    attempt: str | None = None
+    """Of a repeated run: `2/5` is the second of five."""
     state: Literal["running", "finished", "interrupted"] = "running"
     ended: str | None = None
     verdict: Verdict | None = None

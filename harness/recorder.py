@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,10 +23,11 @@ from harness.scenario import Scenario
 class Recorder:
     def __init__(self, run: Run, folder: Path, masker: Masker) -> None:
         self.run, self.folder, self.masker = run, folder, masker
+        self._lock = threading.RLock()  # phases are recorded from the log pump's thread
         self.update()
 
     @classmethod
-    def open(cls, scenario: Scenario, *, build: Build, out: Path, reproduce: str) -> Recorder:
+    def open(cls, scenario: Scenario, *, build: Build, out: Path, reproduce: str, attempt: str | None) -> Recorder:
         """Make the run's folder under `out` and its first record, `state: running`."""
         here = node.describe()
         label = f"{scenario.name}.{scenario.variant}" if scenario.variant else scenario.name
@@ -44,14 +46,15 @@ class Recorder:
             node_class=here.node_class,
             node=here.record(),
             reproduce=reproduce,
+            attempt=attempt,
             started=clock.utc(),
             harness=__version__,
         )
         return cls(run, folder, Masker(launch.secrets(scenario, os.environ, ())))
 
     def update(self, **changes: Any) -> None:
-        self.run = replace(self.run, **changes)
-        with _writable(self.folder):
+        with self._lock, _writable(self.folder):
+            self.run = replace(self.run, **changes)
             save(self.run, self.folder, self.masker)
 
     def finish(self, **changes: Any) -> None:

@@ -49,17 +49,18 @@ def execute(
     port: int | None = None,
     grace: float = 8.0,
     skip_unmet: bool = False,
+    attempt: str | None = None,
 ) -> Run:
     """Run one scenario on one build and write its folder under `out`.
 
     `sets` are the overrides that the scenario was loaded with, for the command that makes the run again.
     `port` None picks a free one. `grace` is what an interruption leaves for the teardown, in seconds. With
-    `skip_unmet`, needs that this node cannot meet give SKIP in place of ERROR.
+    `skip_unmet`, needs that this node cannot meet give SKIP in place of ERROR. `attempt`: `2/5`, the second of five.
 
     Raises:
         Interrupted, KeyboardInterrupt: after the record, marked interrupted, was written and the server taken down.
     """
-    recorder = Recorder.open(scenario, build=build, out=out, reproduce=command(scenario, build, sets))
+    recorder = Recorder.open(scenario, build=build, out=out, reproduce=command(scenario, build, sets), attempt=attempt)
     on_event(Event(kind="run", text=f"{recorder.run.title} on {build} → {recorder.folder}"))
     try:
         _stages(recorder, scenario, build=build, on_event=on_event, port=port, grace=grace)
@@ -177,6 +178,12 @@ def _serve(
     recorder: Recorder, scenario: Scenario, planned: Launch, *, on_event: OnEvent, grace: float
 ) -> tuple[Finding, Teardown]:
     """Start it, follow it, take it down."""
+
+    def record_phase(event: Event) -> None:
+        if event.kind == "phase":
+            recorder.update(timeline=conduct.timeline)  # a killed node leaves how far it came
+        on_event(event)
+
     conduct = Conduct(
         scenario,
         planned,
@@ -184,7 +191,7 @@ def _serve(
         node_class=recorder.run.node_class,
         folder=recorder.folder,
         masker=recorder.masker,
-        on_event=on_event,
+        on_event=record_phase,
     )
     with _server(recorder, scenario, planned, conduct) as server:
         on_event(Event(kind="spawned", text="spawn", t=0.0, tail=lambda: next(iter(server.tail(1)), "")))

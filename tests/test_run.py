@@ -164,6 +164,20 @@ def test_verdicts_of_what_was_left_behind():
     assert verdict.judge(bad, CLEAN, expect=Expect(signature=bad.signature.id[:6])).verdict == "PASS"
 
 
+def test_the_record_grows_with_the_phases(go, tmp_path):
+    """A node that is killed while its server starts leaves how far it came."""
+    seen = []
+
+    def look(event: Event) -> None:
+        if event.kind == "phase" and event.text == "weights":
+            (file,) = (tmp_path / "reports").glob("*/run.json")
+            seen.append([phase["name"] for phase in json.loads(file.read_text())["timeline"]["phases"]])
+
+    marks = ["non-default args: {'model': 'x'}", "Starting to load model x..."]
+    go([*(["say", f"(APIServer pid=3) INFO 11-30 21:00:00 [a.py:1] {m}"] for m in marks), ["exit", 1]], on_event=look)
+    assert seen == [["spawn", "config", "weights"]]
+
+
 def test_the_record_is_readable_at_every_moment(go, tmp_path):
     states = []
 
