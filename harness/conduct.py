@@ -226,9 +226,14 @@ class Conduct:
             return Finding(reason=f"{where}: {error}", signature=signature, triage=read)
         how = exited.how if exited else None
         read = self._read_log(how)
-        signature = read.signature or (triage.killed(how, "checks") if how else triage.check_failed(name, str(error)))
-        died = f" and the server ended ({how})" if how else ""
-        return Finding(reason=f"{where}: {error}{died}: {signature.title}", signature=signature, triage=read, exit=how)
+        cause = read.signature or (triage.killed(how, "checks") if how else None)
+        words = [
+            f"{where}: {error}",
+            *([f"the server ended ({how})"] if how else []),
+            *([cause.title] if cause else []),
+        ]
+        signature = cause or triage.check_failed(name, str(error))
+        return Finding(reason="; ".join(words), signature=signature, triage=read, exit=how)
 
     def _still_alive(self, server: Server) -> Finding:
         exited = server.exited()
