@@ -109,7 +109,7 @@ class Conduct:
         """Wait for health, then run every check of the scenario; stop at the first that fails."""
         match server.wait_ready():
             case Exited() as exited:
-                return self._died(exited)
+                return self._ended(exited, f"died in {self._last_phase()} after {exited.t:.1f} s")
             case Hung() as hung:
                 return self._hung(hung)
             case Ready(t=at):
@@ -134,15 +134,12 @@ class Conduct:
 
     # --- failures while starting
 
-    def _died(self, exited: Exited) -> Finding:
+    def _ended(self, exited: Exited, words: str) -> Finding:
+        """The leader ended by itself: what the log says of it, else the bare fact."""
         read = self._read_log(exited.how)
         signature = read.signature or triage.killed(exited.how, self._last_phase())
-        return Finding(
-            reason=f"died in {self._last_phase()} after {exited.t:.1f} s ({exited.how}): {signature.title}",
-            signature=signature,
-            triage=read,
-            exit=exited.how,
-        )
+        reason = f"{words} ({exited.how}): {signature.title}"
+        return Finding(reason=reason, signature=signature, triage=read, exit=exited.how)
 
     def _hung(self, hung: Hung) -> Finding:
         # A worker's error beats the hang that follows from it: the survivors wait for a dead peer.
@@ -237,16 +234,7 @@ class Conduct:
 
     def _still_alive(self, server: Server) -> Finding:
         exited = server.exited()
-        if exited is None:
-            return Finding(reason=self._passed())
-        read = self._read_log(exited.how)
-        signature = read.signature or triage.killed(exited.how, "checks")
-        return Finding(
-            reason=f"ended by itself after ready ({exited.how}): {signature.title}",
-            signature=signature,
-            triage=read,
-            exit=exited.how,
-        )
+        return self._ended(exited, "ended by itself after ready") if exited else Finding(reason=self._passed())
 
     def _passed(self) -> str:
         done = [c for c in self.checks if c.outcome == "pass"]
