@@ -36,7 +36,7 @@ LOG_TAIL = 48 << 20
 """Bytes of a log that triage reads: a flood in between never holds the cause of a death at its end."""
 LAST_WORDS = 8.0
 """Seconds that a server gets to die on its own after a request crashed in it: vLLM takes 0.5 s after an exception in
-its engine, 5.2 s after a kill -9 of it (0.29 to 0.32). Only a lost connection or a 5xx is worth the wait."""
+its engine, 5.2 s after a kill -9 of it (0.29 to 0.32)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -244,9 +244,9 @@ class Conduct:
 
 
 def _may_be_fatal(error: Exception) -> bool:
-    return isinstance(error, ServerGone) or (
-        isinstance(error, BadAnswer) and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    )
+    """Whether a server may be dying of it. A stream that breaks off began with a 200; only a 4xx is a mere refusal."""
+    refused = isinstance(error, BadAnswer) and HTTPStatus(error.status).is_client_error
+    return not refused and not isinstance(error, RequestTimedOut)
 
 
 def _age(server: Server) -> float:

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from standin_build import HEALTHY, make_build, make_scenario
 
-from harness import run, scenario, triage, verdict
+from harness import conduct, run, scenario, triage, verdict
+from harness.client.answers import BadAnswer, RequestTimedOut, ServerGone
 from harness.conduct import Finding
 from harness.events import Event
 from harness.record import Teardown, load
@@ -79,6 +80,20 @@ def test_not_ready_in_time_is_a_hang(go):
     done = go([["burn", 60]], "budgets: {startup: 1s, silence: 30s}")
     assert (done.verdict, done.signature.kind, done.signature.phase) == ("FAIL", "hang", "spawn#1")
     assert any(name.startswith("stacks/") for name in done.artifacts)
+
+
+@pytest.mark.parametrize(
+    ("error", "fatal"),
+    [
+        (BadAnswer("POST /x", "broke off: EngineCore died", request=1, status=200, body=""), True),
+        (BadAnswer("POST /x", "answered HTTP 500", request=1, status=500, body=""), True),
+        (BadAnswer("POST /x", "answered HTTP 400", request=1, status=400, body=""), False),
+        (ServerGone("POST /x", "was cut off", request=1), True),
+        (RequestTimedOut("POST /x", "had no answer", request=1), False),
+    ],
+)
+def test_after_which_answers_a_server_may_be_dying(error, fatal):
+    assert conduct._may_be_fatal(error) is fatal
 
 
 def test_a_wrong_answer_fails_the_check_that_asked(go):
