@@ -245,8 +245,9 @@ class Conduct:
 
 def _may_be_fatal(error: Exception) -> bool:
     """Whether a server may be dying of it. A stream that breaks off began with a 200; only a 4xx is a mere refusal."""
-    refused = isinstance(error, BadAnswer) and HTTPStatus(error.status).is_client_error
-    return not refused and not isinstance(error, RequestTimedOut)
+    if isinstance(error, BadAnswer):
+        return not HTTPStatus.BAD_REQUEST <= error.status < HTTPStatus.INTERNAL_SERVER_ERROR
+    return not isinstance(error, RequestTimedOut)
 
 
 def _age(server: Server) -> float:
