@@ -173,9 +173,8 @@ class Conduct:
             if finding:
                 self._add(CheckResult(name=name, outcome="not_tested", message=f"not run: {finding.reason}"))
                 continue
-            result, found = self._check(name, server, client)
+            result, finding = self._check(name, server, client)
             self._add(result)
-            finding = found
         return finding or self._still_alive(server)
 
     def _add(self, result: CheckResult) -> None:
@@ -219,11 +218,11 @@ class Conduct:
         if isinstance(error, RequestTimedOut) and not exited:
             server.collect_hang()
             read = self._read_log(None)
-            signature = read.signature or triage.hang("checks", "request")
+            signature = read.signature or triage.hang(self._last_phase(), "request")
             return Finding(reason=f"{where}: {error}", signature=signature, triage=read)
         how = exited.how if exited else None
         read = self._read_log(how)
-        cause = read.signature or (triage.killed(how, "checks") if how else None)
+        cause = read.signature or (triage.killed(how, self._last_phase()) if how else None)
         words = [
             f"{where}: {error}",
             *([f"the server ended ({how})"] if how else []),

@@ -73,6 +73,8 @@ class Run:
     blame: Blame | None = None
     version: str | None = None
     packages: Mapping[str, str] = field(default_factory=dict)
+    revisions: Mapping[str, str] = field(default_factory=dict)
+    """The resolved revision of every model that came from the hub."""
     argv: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     applied: tuple[str, ...] = ()

@@ -31,6 +31,7 @@ from harness.recorder import Recorder
 from harness.runtimes import RUNTIMES
 from harness.scenario import Scenario
 from harness.server.living import Server
+from harness.weights import Fetched
 
 GPU_RETURN_SECONDS = 30.0
 """After the last process of a server is gone, the driver needs a moment to give its memory back."""
@@ -102,7 +103,8 @@ def _stages(
             stack.enter_context(environment.in_use(provided))
         scenario = _adapted(recorder, scenario, provided)
         with recorder.step("weights", on_event):
-            _fetch(scenario, provided)
+            fetched = _fetch(scenario, provided)
+        recorder.update(revisions={each.model: each.revision for each in fetched if each.revision})
         with recorder.step("lease", on_event):
             lease = stack.enter_context(_lease(scenario, provided, here, on_event=on_event))
             node.check_free(lease.gpus, utilization=float(scenario.serve.get("gpu-memory-utilization", 0.9)))
@@ -134,9 +136,9 @@ def _adapted(recorder: Recorder, scenario: Scenario, provided: Environment) -> S
     return adapted
 
 
-def _fetch(scenario: Scenario, provided: Environment) -> None:
+def _fetch(scenario: Scenario, provided: Environment) -> tuple[Fetched, ...]:
     given, _ = launch.scenario_env(scenario, os.environ)
-    weights.fetch(scenario, provided, {**os.environ, **provided.env, **given}, seconds=scenario.budgets.download)
+    return weights.fetch(scenario, provided, {**os.environ, **provided.env, **given}, seconds=scenario.budgets.download)
 
 
 def _lease(
@@ -201,6 +203,9 @@ def _serve(
             recorder.update(**conduct.facts())
             recorder.interrupt(error)  # first the record, then the teardown: a CI agent kills after ten seconds
             recorder.finish(teardown=server.stop(within=grace))
+            raise
+        except HarnessError:
+            recorder.update(**conduct.facts(), teardown=server.stop())
             raise
         lifetime = clock.now() - server.started
         conduct.stopping(lifetime)

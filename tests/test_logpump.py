@@ -102,6 +102,7 @@ def test_an_unfinished_line_is_on_disk_soon(rig):
     wait_until(lambda: r.log.endswith(b"2/2 "), 1.0)  # `h` may be the start of the secret
     r.print(b"ours")
     wait_until(lambda: r.log.endswith(b"2/2 hours"), 1.0)
+    assert r.log == b"\rLoading:  50%|#####     | 1/2\rLoading: 100%|##########| 2/2 hours"
 
 
 def test_a_progress_bar_matches_part_by_part(rig):

@@ -1,14 +1,19 @@
 """`execute` around the stand-in: what a real server cannot do on demand. Real faults are in tests/real."""
 
 import json
+import os
 import re
+import socket
+import threading
 import time
+from contextlib import contextmanager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from standin_build import HEALTHY, make_build, make_scenario
 
-from harness import conduct, run, scenario, triage, verdict
+from harness import conduct, run, scenario, triage, verdict, weights
 from harness.client.answers import BadAnswer, RequestTimedOut, ServerGone
 from harness.conduct import Finding
 from harness.events import Event
@@ -94,6 +99,56 @@ def test_not_ready_in_time_is_a_hang(go):
 )
 def test_after_which_answers_a_server_may_be_dying(error, fatal):
     assert conduct._may_be_fatal(error) is fatal
+
+
+def test_a_port_that_is_somebody_elses_is_an_error_with_its_record(go):
+    """The record keeps how far it came, and that the server was taken down."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with serving_foreign(port):
+        done = go([["say", "up"], ["wait"]], port=port)
+    assert (done.verdict, done.blame) == ("ERROR", "node")
+    assert done.reason.startswith(f"another server answers on port {port}: process {os.getpid()} ")
+    assert done.teardown.survivors == ()
+    assert [phase.name for phase in done.timeline.phases] == ["spawn"]
+
+
+@contextmanager
+def serving_foreign(port):
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_resolved_revisions_are_recorded(go, monkeypatch):
+    got = (weights.Fetched(model="org/name", revision="abc123"), weights.Fetched(model="/local", revision=None))
+    monkeypatch.setattr(weights, "fetch", lambda *_, **__: got)
+    assert go(HEALTHY).revisions == {"org/name": "abc123"}
+
+
+def test_a_request_without_an_answer_is_a_hang_in_the_checks(go):
+    """The prompt is taken and nothing comes back: its own phase, as every other signature has it."""
+    steps = [["serve", "PORT"], ["sleep", 1], ["stop"]]
+    done = go(steps, "checks: {warmup: {}}", "budgets: {request: 3s}", on_event=wait_until_stopped)
+    assert (done.verdict, done.signature.kind, done.signature.phase) == ("FAIL", "hang", "checks#1")
+
+
+def wait_until_stopped(event):
+    if event.kind == "phase" and event.text == "check warmup":
+        time.sleep(2)  # the stand-in stops itself one second after it listens
 
 
 def test_a_wrong_answer_fails_the_check_that_asked(go):
