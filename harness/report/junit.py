@@ -96,7 +96,8 @@ def _report(attempts: Sequence[Attempt], shrink: int) -> JUnitXml:
 
 def _suite_title(run: Run) -> str:
     # What was found behind a known failure is no second attempt at the scenario itself.
-    return f"{run.title} under {len(run.under)} workarounds" if run.under else run.title
+    count = len(run.under)
+    return f"{run.title} under {count} workaround{'s' if count > 1 else ''}" if count else run.title
 
 
 def _suite(title: str, group: Sequence[Attempt], shrink: int) -> TestSuite:
