@@ -125,7 +125,7 @@ def _stages(
     _check_needs(scenario, here)
     weights.present(scenario)
     scenario = _with_expectation(scenario, handling)
-    known.beside(scenario.path)  # what is wrong in it is said before minutes are spent
+    catalogue = known.beside(scenario.path)  # what is wrong in it is said before minutes are spent
     for name, params in scenario.checks.items():
         CHECKS[name].prepare(params, model=scenario.model, corpora=CORPORA)
     with ExitStack() as stack:
@@ -145,7 +145,7 @@ def _stages(
         planned = _plan(recorder, scenario, provided, lease, port=port)
         before = node.gpu_used_mib(lease.gpus)
         finding, teardown = _serve(recorder, scenario, planned, on_event=on_event, grace=grace)
-        _conclude(recorder, scenario, finding, _with_gpus(teardown, before, lease), handling)
+        _conclude(recorder, scenario, finding, _with_gpus(teardown, before, lease), catalogue, handling)
 
 
 def _check_needs(scenario: Scenario, here: Node) -> None:
@@ -308,9 +308,16 @@ def _held(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
     ]
 
 
-def _conclude(recorder: Recorder, scenario: Scenario, finding: Finding, teardown: Teardown, handling: Handling) -> None:
+def _conclude(
+    recorder: Recorder,
+    scenario: Scenario,
+    finding: Finding,
+    teardown: Teardown,
+    catalogue: known.KnownFailures,
+    handling: Handling,
+) -> None:
     judged = verdict.judge(finding, teardown, expect=scenario.expect)
-    catalogue, version = known.beside(scenario.path), recorder.run.version
+    version = recorder.run.version
     met = catalogue.met(finding.signature, version)
     expected = False
     if handling.expected and not handling.under and scenario.expect is None:
