@@ -145,7 +145,9 @@ def _stages(
         planned = _plan(recorder, scenario, provided, lease, port=port)
         before = node.gpu_used_mib(lease.gpus)
         finding, teardown = _serve(recorder, scenario, planned, on_event=on_event, grace=grace)
-        _conclude(recorder, scenario, finding, _with_gpus(teardown, before, lease), catalogue, handling)
+        _conclude(
+            recorder, scenario, finding, _with_gpus(teardown, before, lease), catalogue=catalogue, handling=handling
+        )
 
 
 def _check_needs(scenario: Scenario, here: Node) -> None:
@@ -313,6 +315,7 @@ def _conclude(
     scenario: Scenario,
     finding: Finding,
     teardown: Teardown,
+    *,
     catalogue: known.KnownFailures,
     handling: Handling,
 ) -> None:
