@@ -12,17 +12,18 @@ import signal
 
 from harness.errors import Blame
 from harness.signature import Frame, Kind, Signature
-from harness.triage.rules import (
-    BLAME,
+from harness.triage.kinds import BLAME, DUMPED_SIGNALS, KINDS, OWN_SIGNALS
+from harness.triage.tracebacks import Traceback
+from harness.triage.wording import (
+    ASYNCHRONOUS,
+    BLOCKING,
     GENERIC,
     GROUPING,
     HEADLINES,
-    KINDS,
     NORMALISE,
-    OWN_SIGNALS,
+    OWN_PACKAGES,
     PLUMBING,
 )
-from harness.triage.tracebacks import Traceback
 
 LONGEST = 4000
 """Characters of a message that are kept."""
@@ -56,7 +57,7 @@ def make(
     normalised = normalise((headline if headline is not None else message)[:LONGEST])
     generic = GENERIC.fullmatch(normalised) is not None
     identity = [GROUPING, kind, exception, normalised, function if generic else None]
-    words = title_prefix or (f"{exception}: " if exception and not (exception.startswith("SIG")) else "")
+    words = title_prefix or (f"{exception}: " if exception and exception not in message else "")
     sentence = (words + normalised).rstrip(": ")
     return Signature(
         id=hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:12],
@@ -82,20 +83,38 @@ def _clip(text: str) -> str:
 
 
 def of_traceback(block: Traceback, phase: str | None) -> Signature:
-    frames = _order(block.frames)
+    frames = _order(list(block.frames))
     own = next((f for f in frames if _own(f.file) and f.function not in PLUMBING), None)
     function = own or (frames[0] if frames else None)
-    headline = _headline(block.text)
+    headline = headline_of(_said(block))
+    exception = DUMPED_SIGNALS.get(headline, block.name)
+    kind = kind_of(exception, headline, own)
+    # Whoever calls next reports it: the function is where it was noticed, and no part of its identity.
+    trusted = kind != "cuda_error" or not ASYNCHRONOUS.search(block.text) or BLOCKING.search(block.text) is not None
+    name = function.function if function and trusted else None
+    words = f"{exception}: {_clip(normalise(headline[:LONGEST]))}".rstrip(": ")
     return make(
-        kind=_kind(block.name, headline, own),
-        exception=block.name,
-        message=block.text,
+        kind=kind,
+        exception=exception,
+        message=_said(block),
         headline=headline,
         frames=frames,
-        function=function.function if function else None,
+        function=name,
         process=block.process,
         phase=phase or block.phase,
+        title=None if trusted else f"{words} (asynchronous: its stack is not to be trusted)",
+        confidence=1.0 if trusted else 0.6,
     )
+
+
+def of_cut(block: Traceback, phase: str | None) -> Signature:
+    """Of a traceback whose exception is cut off: its function is all that is known."""
+    frames = _order(list(block.frames))
+    function = own_place(block) or frames[0]
+    return make(
+        kind="other", message="the log ends inside a traceback", frames=frames, function=function.function,
+        process=block.process, phase=phase or block.phase, confidence=0.2,
+    )  # fmt: skip
 
 
 def _order(printed: list[Frame]) -> tuple[Frame, ...]:
@@ -106,7 +125,13 @@ def _order(printed: list[Frame]) -> tuple[Frame, ...]:
 
 
 def _own(file: str) -> bool:
-    return file.startswith("vllm/")
+    return file.split("/", 1)[0] in OWN_PACKAGES
+
+
+def own_place(block: Traceback) -> Frame | None:
+    """The deepest frame in the server's own code."""
+    frames = (Frame(function=f.function, file=_short(f.file), line=f.line) for f in reversed(block.frames))
+    return next((f for f in frames if _own(f.file) and f.function not in PLUMBING), None)
 
 
 def _short(file: str) -> str:
@@ -116,26 +141,31 @@ def _short(file: str) -> str:
             return file.rsplit(mark, 1)[1]
     if found := re.search(r"/lib/python3\.\d+/(.*)", file):
         return found[1]
-    return (
-        "vllm/" + file.rsplit("/vllm/", 1)[1]
-        if "/vllm/" in file
-        else file.rsplit("/", 1)[-1]
-        if file.startswith("/")
-        else file
-    )
+    for package in OWN_PACKAGES:
+        if f"/{package}/" in file:
+            return f"{package}/" + file.rsplit(f"/{package}/", 1)[1]
+    return file.rsplit("/", 1)[-1] if file.startswith("/") else file
 
 
-def _headline(message: str) -> str:
+def headline_of(message: str) -> str:
     """The sentence of a message of many lines."""
     first = message.split("\n", 1)[0]
     for says_nothing, where in HEADLINES:
         if says_nothing.match(first) and (found := where.match(message)) and found["said"].strip():
             words = [line.strip() for line in found["said"].split("\n") if line.strip()]
-            return ": ".join(words).removeprefix("Value error, ")
+            said = " ".join(word if word[-1] in ".:;,!?" else f"{word}:" for word in words[:-1])
+            return f"{said} {words[-1]}".strip().removeprefix("Value error, ")
     return first
 
 
-def _kind(name: str, headline: str, own: Frame | None) -> Kind:
+def _said(block: Traceback) -> str:
+    """The message; a KeyError prints its sentence with quotes around it."""
+    text = block.text
+    quoted = block.name == "KeyError" and " " in text and len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1] if quoted else text
+
+
+def kind_of(name: str, headline: str, own: Frame | None) -> Kind:
     where = f"{own.file}:{own.function}" if own else ""
     return next(
         r.kind for r in KINDS if r.exception.search(name) and r.message.search(headline) and r.where.search(where)
@@ -146,23 +176,29 @@ def usage(message: str, phase: str | None) -> Signature:
     return make(kind="cli_usage", message=message, title_prefix="usage error: ", phase=phase)
 
 
-def bare(message: str, *, process: str | None, phase: str | None, confidence: float) -> Signature:
-    found = _kind("", message, None)
+def bare(
+    message: str, *, process: str | None, phase: str | None, confidence: float, exception: str | None = None
+) -> Signature:
+    """Of a message without a stack."""
+    found = kind_of(exception or "", message, None)
     kind: Kind = "other" if found == "python_exception" else found
-    return make(kind=kind, message=message, process=process, phase=phase, confidence=confidence)
+    return make(kind=kind, exception=exception, message=message, process=process, phase=phase, confidence=confidence)
 
 
 # --- signatures that no log line gives
 
 
-def hang(phase: str, reason: str) -> Signature:
-    """No progress in `phase`; `reason` is the budget that ran out: `silence`, `startup` or `request`."""
+def hang(phase: str, reason: str, *, process: str | None = None) -> Signature:
+    """No progress in `phase`; `reason` is the budget that ran out (`silence`, `startup`, `request`), or `peer`: the
+    log itself says that a process waited for another, and `process` is the one that says so.
+    """
     said = {
         "silence": "no output and no CPU use",
         "startup": "not ready within the startup budget",
         "request": "a request got no answer within its budget",
+        "peer": "a process waited for one that did not answer",
     }.get(reason, reason)
-    return make(kind="hang", message=f"{said}, in {phase}", title=f"hang: {said}", phase=phase)
+    return make(kind="hang", message=f"{said}, in {phase}", title=f"hang: {said}", process=process, phase=phase)
 
 
 def killed(how: str, phase: str) -> Signature:
@@ -190,6 +226,8 @@ def blame(signature: Signature) -> Blame:
     """Whose fault: the kind's, except for the signals that a program gives itself."""
     if signature.kind == "killed_signal" and signature.exception in OWN_SIGNALS:
         return "product"
+    if signature.exception == "Xid":
+        return "node"
     return BLAME[signature.kind]
 
 
@@ -197,8 +235,12 @@ def signal_of(how: str) -> str | None:
     if how.startswith("SIG"):
         return how
     code = int(found[1]) if (found := re.fullmatch(r"exit (-?\d+)", how)) else 0
-    number = -code if code < 0 else code - 128 if 128 < code <= 128 + 64 else 0  # noqa: PLR2004 - a shell's 128 + signal
-    return signal_name(number) if number else None
+    return signal_name(signal_in(code)) if signal_in(code) else None
+
+
+def signal_in(code: int) -> int:
+    """The signal in an exit code: negative as Python says it, 128 + n as a shell does; 0 where there is none."""
+    return -code if code < 0 else code - 128 if 128 < code <= 128 + 64 else 0  # noqa: PLR2004 - a shell's 128 + signal
 
 
 def signal_name(number: int) -> str:
