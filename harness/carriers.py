@@ -61,6 +61,11 @@ CARRIERS: tuple[Carrier, ...] = (
     Carrier(name="nccl", pattern=re.compile(r"[\w.-]+:\d+:\d+ \[\d+\] (?=NCCL |\S+\.cc:)")),
 )
 
+ANY = re.compile("|".join(f"(?:{c.pattern.pattern.replace('<lane>', f'<lane{n}>')})" for n, c in enumerate(CARRIERS)))
+"""All rows in one, in their order: a log of 1 GB may hold ten million lines."""
+BARE = frozenset("( \t")
+"""No carrier begins like this, but for those of Ray's own and labels of srun that are set right."""
+
 REPEATED = re.compile(r"\[repeated \d+x across cluster\].*$")
 """Ray says a line once for all its workers."""
 
@@ -69,10 +74,12 @@ def strip(text: str) -> tuple[str | None, str]:
     """The lane of a line (None where its carriers name none) and the line itself."""
     lane = None
     for _ in range(MOST):
-        found = next((hit for carrier in CARRIERS if (hit := carrier.pattern.match(text)) and hit.end()), None)
-        if found is None:
+        if text[:1] in BARE and not text.startswith(("(r", "(a", " ")):
             break
-        lane = found.groupdict().get("lane") or lane
+        found = ANY.match(text)
+        if found is None or not found.end():
+            break
+        lane = found[found.lastgroup] if found.lastgroup else lane
         text = text[found.end() :]
     return lane, REPEATED.sub("", text).rstrip() if "across cluster" in text else text
 

@@ -79,6 +79,13 @@ RECORDS: tuple[RecordRule, ...] = (
         pattern=re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ (?:- [\w.]+ - )?" + LEVELS + r" (?:- |\S+ -- )"),
     ),
 )
+ANY = re.compile(
+    "|".join(
+        "(?:" + re.sub(r"<(level|source|stamp|process)>", rf"<\g<1>{n}>", rule.pattern.pattern) + ")"
+        for n, rule in enumerate(RECORDS)
+    )
+)
+"""All rows in one, in their order; each group with the number of its row."""
 LETTERS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "CRITICAL", "TRACE": "DEBUG", "WARN": "WARNING"}
 
 
@@ -142,15 +149,13 @@ def _line(number: int, piece: str, clock: _Clock, before: LogLine | None) -> Log
     tag, text = tagged(text)
     process, pid = tag or ((before.process, before.pid) if before else (None, None))
     level = source = None
-    for rule in RECORDS:
-        if record := rule.pattern.match(text):
-            words = record.groupdict()
-            if words.get("stamp"):
-                clock.stamp(words["stamp"])
-            level, source = words.get("level") or "INFO", words.get("source")
-            process = process or words.get("process")
-            text = text[record.end() :]
-            break
+    if record := ANY.match(text):
+        words = {name.rstrip("0123456789"): said for name, said in record.groupdict().items() if said is not None}
+        if "stamp" in words:
+            clock.stamp(words["stamp"])
+        level, source = words.get("level"), words.get("source")
+        process = process or words.get("process")
+        text = text[record.end() :]
     return LogLine(number, clock.t, process, pid, LETTERS.get(level or "", level), source, text, lane)
 
 

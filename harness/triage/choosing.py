@@ -269,7 +269,7 @@ def _first_of(ordered: Sequence[Candidate], seen: Notices) -> Found:
 
 def _ranks(candidates: Sequence[Candidate], seen: Notices) -> str | None:
     who = {(None if c.pid else c.process, c.pid) for c in candidates if c.process and WORKER.match(c.process)}
-    world = max(seen.world, len(seen.workers), len(who))
+    world = max(seen.world or len(seen.workers), len(who))
     return f"{len(who)}/{world}" if who and world > 1 else None
 
 

@@ -153,7 +153,7 @@ def headline_of(message: str) -> str:
     for says_nothing, where in HEADLINES:
         if says_nothing.match(first) and (found := where.match(message)) and found["said"].strip():
             words = [line.strip() for line in found["said"].split("\n") if line.strip()]
-            said = " ".join(word if word[-1] in ".:;,!?" else f"{word}:" for word in words[:-1])
+            said = " ".join(word if word[-1] in ".:;,!?)" else f"{word}:" for word in words[:-1])
             return f"{said} {words[-1]}".strip().removeprefix("Value error, ")
     return first
 

@@ -37,7 +37,7 @@ KINDS: tuple[KindRule, ...] = (
         kind="oom_host",
         message=re.compile(
             r"Cannot allocate memory|DefaultCPUAllocator: can't allocate|not enough memory: you tried"
-            r"|std::bad_alloc|failed to map segment from shared object"
+            r"|less than requested memory for kv|std::bad_alloc|failed to map segment from shared object"
         ),
     ),
     KindRule(

@@ -60,10 +60,6 @@ LINES: tuple[LineRule, ...] = (
         message="terminate called",
     ),
     LineRule(
-        name="segfault banner", role="cause", literal="Segfault encountered", kind="killed_signal", exception="SIGSEGV",
-        pattern=re.compile(r"!{3,} *Segfault encountered *!{3,}"), message="Segmentation fault",
-    ),
-    LineRule(
         name="absl signal", role="cause", literal="*** SIG", kind="killed_signal",
         pattern=re.compile(r"\*\*\* (?P<exception>SIG[A-Z]+) (?:received|\(@)"), message="received {exception}",
     ),
@@ -75,12 +71,20 @@ LINES: tuple[LineRule, ...] = (
         ),
     ),
     LineRule(
-        name="heap", role="cause", literal="(): ", kind="killed_signal", exception="SIGABRT",
-        pattern=re.compile(r"^(?P<message>(?:free|malloc|realloc|munmap_chunk|malloc_consolidate)\(\): [a-z].*)"),
+        name="free", role="cause", literal="free(): ", kind="killed_signal", exception="SIGABRT",
+        pattern=re.compile(r"^(?P<message>free\(\): [a-z].*)"),
     ),
     LineRule(
-        name="heap corruption", role="cause", literal="orrupt", kind="killed_signal", exception="SIGABRT",
-        pattern=re.compile(r"^(?P<message>(?:double free or corruption|corrupted (?:size|double)).*)"),
+        name="malloc", role="cause", literal="lloc(): ", kind="killed_signal", exception="SIGABRT",
+        pattern=re.compile(r"^(?P<message>(?:malloc|realloc)\(\): [a-z].*)"),
+    ),
+    LineRule(
+        name="double free", role="cause", literal="double free or corruption", kind="killed_signal", exception="SIGABRT",
+        pattern=re.compile(r"^(?P<message>double free or corruption.*)"),
+    ),
+    LineRule(
+        name="heap corruption", role="cause", literal="corrupted size vs", kind="killed_signal", exception="SIGABRT",
+        pattern=re.compile(r"^(?P<message>corrupted size vs.*)"),
     ),
     LineRule(
         name="stack smashing", role="cause", literal="stack smashing detected", kind="killed_signal", exception="SIGABRT",
@@ -172,6 +176,6 @@ WHAT = re.compile(r"^ *what\(\): +(?P<message>.+)")
 
 LITERALS = (
     "Traceback (most recent", 'File "', "Exception ignored in", "ERROR", "CRITICAL", "Error: ", "Exception: ",
-    "Fatal Python error", "what():", "(Worker", "world size ", "world_size=",
+    "Fatal Python error", "Segfault encountered", "what():", "in world size ", "world_size=",
 )  # fmt: skip
 """Beside those of the rows: what else a reader of a log looks at."""

@@ -12,7 +12,7 @@ from harness.triage.kinds import DUMPED_SIGNALS
 from harness.triage.linerules import LINES, LONE, WHAT, LineRule
 
 RANKED = re.compile(r"\bworld_size=(\d+) rank=\d+|in world size (\d+)")
-WORKER = re.compile(r"Worker|RayWorkerWrapper|rank\d|(?:[A-Z]{2}\d+ )*TP\d")
+WORKER = re.compile(r"\w*Worker|rank\d|(?:[A-Z]{2}\d+ )*TP\d")
 """Tags of processes that are ranks."""
 LAST_ERRORS = 20
 FIRST_NOTICES = 100

@@ -24,6 +24,8 @@ from harness.triage.tracebacks import Collector
 
 HANG_LINES = 2000
 """Lines after a notice of a hang in which an answered request shows that it is over."""
+RESTART = (("config", "begin"), ("ready", "end"))
+"""Marks of an attempt to start that begins, and of one that succeeds."""
 ANSWERED = '" 200 OK'
 
 
@@ -48,7 +50,9 @@ def _scan(stream: BinaryIO) -> tuple[Collector, Notices]:
     collector, seen = Collector(), Notices()
     runtime = RUNTIMES["vllm"]
     literals = {*runtime.literals, *(rule.literal.encode() for rule in LINES), *(word.encode() for word in LITERALS)}
-    sieve = Sieve(stream, tuple(sorted(literals)))
+    restarts = tuple(rule.literal for rule in runtime.marks if (rule.phase, rule.edge) in RESTART)
+    everything = tuple(sorted(literals))
+    sieve = Sieve(stream, everything)
     builder, started, attempts = Builder(runtime.marks, alone=True), 0, 0
     for line in loglines.parse(sieve):
         mark = builder.look(line)
@@ -61,6 +65,7 @@ def _scan(stream: BinaryIO) -> tuple[Collector, Notices]:
         elif mark is not None and (mark.phase, mark.edge) == ("ready", "end") and attempts > 1:
             collector.forget(started)
             seen.forget(started)
+            sieve.literals = everything
         phase = builder.current
         inside = collector.add(line, phase)
         seen.look(line, phase, inside=inside)
@@ -68,5 +73,9 @@ def _scan(stream: BinaryIO) -> tuple[Collector, Notices]:
             collector.busy_until = max(collector.busy_until, hung[-1].line + HANG_LINES)
             if mark is not None or ANSWERED in line.text:
                 seen.healed()
-        sieve.busy = collector.busy_until
+        if collector.full:
+            # The first cause is among them; only a healthy start that follows can still change what is said.
+            sieve.literals, sieve.busy = restarts, 0
+        else:
+            sieve.busy = collector.busy_until
     return collector, seen

@@ -111,7 +111,8 @@ def _with_missing(rows: list[Sorted], harmless: list[Traceback]) -> list[Sorted]
     if first is None or not MISSING.search(first.block.text):
         return rows
     wanted = _words(first.block.text)
-    cause = next((b for b in harmless if b.first < first.block.first and wanted & _words(f"{b.text} {b.header}")), None)
+    earlier = (block for block in harmless if block.first < first.block.first)
+    cause = next((b for b in earlier if any(word in f"{b.text} {b.header}".lower() for word in wanted)), None)
     if cause is None:
         return rows
     rule = "the error that followed says that this is missing"

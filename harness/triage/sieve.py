@@ -15,21 +15,21 @@ from typing import BinaryIO
 
 from harness.bytesearch import Finder, finder
 
-BLOCK = 4 << 20
+BLOCK = 1 << 20
 """Bytes read at once; a line that is longer comes in pieces that share its number."""
 SAMPLE = 20_000
 """Lines by which a terminal's width is told."""
 NARROWEST, WIDEST = 40, 500
 FULL_LINES = 5
 """Lines that fill the width, at least, before it counts as one."""
-BEGINS = re.compile(
-    r"\s*$|File \"|Traceback |\(\w[\w.-]* pid=|\[rank\d|\[\d{4}-|\d{4}-\d\d-\d\d"
-    r"|(?:DEBUG|INFO|WARN\w*|ERROR|CRITICAL)\b| *\d+\.\d\d [oe] |[A-Z][a-z]{2} [ \d]\d \d\d:|\w+ +\| "
-    r"|[\w.]+(?:Error|Exception): "
+TAGGED = (
+    r"\(\w[\w.-]* pid=|\[rank\d|\[\d{4}-|\d{4}-\d\d-\d\d|(?:DEBUG|INFO|WARN\w*|ERROR|CRITICAL)\b"
+    r"| *\d+\.\d\d [oe] |[A-Z][a-z]{2} [ \d]\d \d\d:|\w+ +\| "
 )
-"""How a line begins that continues no other."""
-INDENTED = re.compile(r"\s{2}")
-"""Without tags a line that begins like this is a frame or its source; with tags it is what was broken off there."""
+SPEAKS = re.compile(TAGGED + r"|\s*$|Traceback ")
+"""How a line begins that continues no tagged one."""
+BEGINS = re.compile(SPEAKS.pattern + r"|\s{2}|File \"|[\w.]+(?:Error|Exception): ")
+"""How a line begins that continues none without a tag: a frame or its source is indented."""
 
 
 class Sieve:
@@ -37,7 +37,8 @@ class Sieve:
 
     def __init__(self, log: BinaryIO, literals: tuple[bytes, ...]) -> None:
         self._log = log
-        self._literals = literals
+        self.literals = literals
+        """What a line must hold; a reader that has seen enough asks for less, from the next block on."""
         self.busy = 0
         """Every line up to this number is wanted, whatever it holds; the reader moves it."""
         self.lines = 0
@@ -68,7 +69,7 @@ class Sieve:
 
     def _wanted(self, block: bytes) -> Iterator[tuple[int, str]]:
         find = finder(block)
-        hits = [(at, literal) for literal in self._literals if (at := find(literal, 0)) >= 0]
+        hits = [(at, literal) for literal in self.literals if (at := find(literal, 0)) >= 0]
         heapq.heapify(hits)
         begin, number = 0, self.lines + 1
         while begin < len(block):
@@ -78,6 +79,8 @@ class Sieve:
                 if not hits:
                     break
                 line = block.rfind(b"\n", begin, hits[0][0]) + 1 or begin
+                # The line before may be the header of what was hit: `Scheduler hit an exception:`.
+                line = block.rfind(b"\n", begin, max(line - 1, begin)) + 1 or begin
                 number += block.count(b"\n", begin, line)
                 begin = line
             end = block.find(b"\n", begin)
@@ -117,8 +120,7 @@ def _again(hits: list[tuple[int, bytes]], find: Finder, begin: int) -> None:
 
 def _goes_on(line: str, after: str) -> bool:
     """Whether `after` may be what was broken off `line`."""
-    tagged = BEGINS.match(line) is not None and not INDENTED.match(line)
-    return not BEGINS.match(after) and (tagged or not INDENTED.match(after))
+    return not (SPEAKS if re.match(TAGGED, line) else BEGINS).match(after)
 
 
 def wrapped_at(block: bytes) -> int | None:

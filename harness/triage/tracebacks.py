@@ -23,10 +23,13 @@ FRAME = re.compile(r'\s*(?:> )?File "([^"]+)", line (\d+)(?:, in (.+))?$')
 RAISED = re.compile(
     r"(?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_<]\w*>?)*(?:\([A-Za-z_]\w*\))?)(?:: ?(?P<message>.*))?", re.DOTALL
 )
-DUMP = re.compile(r"Fatal Python error: (?P<what>.+)")
+DUMP = re.compile(r"Fatal Python error: (?P<what>.+)|!{3,} *(?P<banner>Segfault) encountered *!{3,}")
 DUMP_THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+")
 DUMP_FRAME = re.compile(r'\s*File "([^"]+)", line (\d+) in (.+)$')
-"""What faulthandler prints for a fatal signal: the innermost frame first."""
+STACK_FRAME = re.compile(r'\s*File "([^"]+)", line (\d+), in (.+)$')
+HANDLER = re.compile(r"sysdeps/|^<unknown>$")
+"""Files of the C library: the signal's handler, and what was called last in vain."""
+"""What faulthandler, or a library's own handler, prints for a fatal signal: the innermost frame first."""
 REMOTE = re.compile(r"(?:RayTaskError\(\w+\)|RemoteTraceback)$")
 """What stands for an exception of another process: its traceback follows, inside the message."""
 MARGIN = re.compile(r" *(?:\| ?|\+-\+-+ \d+ -+|\+-+(?: \d+ -+)?)")
@@ -138,6 +141,11 @@ class Collector:
         """The last one that the log ends inside of."""
         return next((b for b in reversed(self._last_links()) if not b.exception and b.frames), None)
 
+    @property
+    def full(self) -> bool:
+        """No further traceback will be kept."""
+        return len(self._all) >= MOST
+
     def _last_links(self) -> list[Traceback]:
         inner = {id(block.before) for block in self._all if block.before is not None}
         return [block for block in self._all if id(block) not in inner]
@@ -156,7 +164,7 @@ class Collector:
         if line.text.endswith(HEAD) or BOX.match(line.text):
             self._start(writer, line, phase)
         elif fatal := DUMP.match(line.text):
-            self._dump(writer, line, phase, fatal["what"])
+            self._dump(writer, line, phase, fatal)
         elif writer.dump:
             self._dumped(writer, line)
         elif writer.block is not None:
@@ -196,19 +204,20 @@ class Collector:
         writer.source, writer.link, writer.after_frame, writer.dump = line.source, None, False, ""
         writer.pending = []
 
-    def _dump(self, writer: _Writer, line: LogLine, phase: str | None, what: str) -> None:
+    def _dump(self, writer: _Writer, line: LogLine, phase: str | None, fatal: re.Match[str]) -> None:
         writer.link = None
         self._open(writer, line, phase, "")
         assert writer.block is not None
-        writer.block.exception, writer.block.message = "Fatal Python error", [what]
-        writer.dump = "head"
+        writer.block.exception = "Fatal Python error"
+        writer.block.message = [fatal["what"] or "Segmentation fault"]
+        writer.dump = "current" if fatal["banner"] else "head"
 
     def _dumped(self, writer: _Writer, line: LogLine) -> None:
         block = writer.block
         if thread := DUMP_THREAD.match(line.text):
             writer.dump = "current" if thread[0].startswith("Current") else "others"
-        elif (found := DUMP_FRAME.match(line.text)) and block is not None:
-            if writer.dump == "current":
+        elif block is not None and (found := DUMP_FRAME.match(line.text) or STACK_FRAME.match(line.text)):
+            if writer.dump == "current" and not HANDLER.search(found[1]) and len(block.frames) < DEEPEST:
                 block.frames.appendleft(Frame(function=found[3], file=found[1], line=int(found[2])))
                 block.last = line.number
         elif line.text.strip() and not line.text.startswith("<"):

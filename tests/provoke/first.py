@@ -108,13 +108,11 @@ FIRST = (
         name="sigterm-engine-ready",
         cause="SIGTERM from outside to the engine after ready",
         strike=Strike(after="Application startup complete", process="VLLM::EngineCore", signal=signal.SIGTERM),
-        seconds=60,
     ),
     Fault(
         name="sigterm-leader-ready",
         cause="SIGTERM from outside to the server after ready: a clean stop",
         strike=Strike(after="Application startup complete", process="bin/vllm", signal=signal.SIGTERM),
-        seconds=60,
     ),
     # --- raised in a chosen place
     Fault(
@@ -203,19 +201,20 @@ module.Worker.load_model = load_model""",
         ),
     ),
     Fault(
-        name="generation-config-no-json",
-        cause="generation_config.json is no JSON",
-        model=text("generation_config.json", "{"),
-    ),
-    Fault(
         name="dtype-in-config-unknown",
         cause="config.json names a dtype that does not exist",
         model=config(dtype="float99"),
         serve=("--dtype", "auto"),
     ),
     Fault(
-        name="tokenizer-class-unknown",
-        cause="tokenizer_config.json names a class that does not exist",
-        model=json_file("tokenizer_config.json", tokenizer_class="NoSuchTokenizer"),
+        name="kv-space-300",
+        cause="as kv-space-more-than-memory, with another number",
+        env={"VLLM_CPU_KVCACHE_SPACE": "300"},
+    ),
+    Fault(name="hub-401-again", cause="as hub-401, on another port", model="some/model", hub=401),
+    Fault(
+        name="max-seqs-negative",
+        cause="--max-num-seqs -1",
+        serve=("--max-num-seqs=-1",),
     ),
 )

@@ -16,7 +16,6 @@ import threading
 import time
 import urllib.error
 import urllib.request
-import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -35,7 +34,6 @@ ENV = {
     "PYTHONUNBUFFERED": "1",
     "LANG": "C.UTF-8",
 }
-MARK = "PROVOKED_BY"
 HOOK = """
 import importlib.util, sys
 
@@ -102,7 +100,6 @@ def _env(fault: Fault, folder: Path) -> dict[str, str]:
     env = {
         **kept,
         **ENV,
-        MARK: uuid.uuid4().hex,
         **{k: v.replace("{folder}", str(folder)) for k, v in fault.env.items()},
     }
     env["HOME"] = str(folder / "home")
@@ -141,7 +138,7 @@ def _run(fault: Fault, argv: list[str], env: dict[str, str], folder: Path, port:
     for thread in pumps:
         thread.start()
     how = _follow(fault, server, lines, started, port)
-    _end(server, env[MARK])
+    _end(server)
     for thread in pumps:
         thread.join(10)
     return lines, how
@@ -197,15 +194,15 @@ def _ask(port: int, model: str, lines: list[str], started: float) -> None:
     lines.append(f"# {time.monotonic() - started:.2f}: a completion was answered with {said}")
 
 
-def _end(server: subprocess.Popen[bytes], mark: str) -> None:
-    """The leader first, politely; then whatever else carries our mark."""
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """The leader first, politely; then whatever else is in its session (a server overwrites its own environment)."""
     if server.poll() is None:
         server.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
             server.wait(10)
     for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if process.environ().get(MARK) == mark:
+        with suppress(psutil.Error, OSError):
+            if os.getsid(process.pid) == server.pid:
                 process.kill()
     with suppress(subprocess.TimeoutExpired):
         server.wait(10)

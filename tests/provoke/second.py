@@ -160,7 +160,7 @@ SECOND = (
         serve=("--ssl-certfile", "/nowhere/cert.pem", "--ssl-keyfile", "/nowhere/key.pem"),
     ),
     # --- node
-    Fault(name="little-address-space", cause="6 GiB of address space", limits={"RLIMIT_AS": 6 << 30}),
+    Fault(name="little-address-space", cause="2 GiB of address space", limits={"RLIMIT_AS": 2 << 30}),
     Fault(
         name="compiler-missing",
         cause="the C++ compiler is not there",
@@ -181,9 +181,9 @@ SECOND = (
         env={"VLLM_RPC_BASE_PATH": "/nowhere/sockets"},
     ),
     Fault(
-        name="start-method-unknown",
-        cause="VLLM_WORKER_MULTIPROC_METHOD names no method",
-        env={"VLLM_WORKER_MULTIPROC_METHOD": "teleport"},
+        name="logging-level-unknown",
+        cause="VLLM_LOGGING_LEVEL names no level",
+        env={"VLLM_LOGGING_LEVEL": "LOUD"},
     ),
     Fault(name="hub-404", cause="the hub answers 404", model="some/model", hub=404),
     Fault(name="hub-503", cause="the hub answers 503", model="some/model", hub=503),
