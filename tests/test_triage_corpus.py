@@ -20,9 +20,7 @@ from catalogue import FAULTS  # noqa: E402
 
 PREFIX = "# truth: "
 TRUE = [
-    sample
-    for sample in sorted(LOGS.glob("*/*.log"))
-    if any(line.startswith(PREFIX) for line in lines_of(sample)[:20])
+    sample for sample in sorted(LOGS.glob("*/*.log")) if any(line.startswith(PREFIX) for line in lines_of(sample)[:20])
 ]
 RAISED = {fault.name for fault in FAULTS if fault.patch is not None}
 SAME_CAUSE = (
