@@ -35,7 +35,7 @@ ACCESS = (
 )
 FAILED = (
     "(APIServer pid=4200) ERROR 11-30 21:03:{second:02d} [serving.py:257] Traceback (most recent call last):\n"
-    '(APIServer pid=4200) ERROR 11-30 21:03:{second:02d} [serving.py:257]   File "/opt/vllm/serving.py", line 9, in create\n'
+    '(APIServer pid=4200) ERROR 11-30 21:03:{second:02d} [serving.py:257]   File "/opt/vllm/a.py", line 9, in create\n'
     "(APIServer pid=4200) ERROR 11-30 21:03:{second:02d} [serving.py:257]     raise ValueError(prompt)\n"
     "(APIServer pid=4200) ERROR 11-30 21:03:{second:02d} [serving.py:257] ValueError: prompt {n} is too long\n"
 )

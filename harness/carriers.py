@@ -1,4 +1,4 @@
-r"""What stands around a server's line when something carried it: docker, Kubernetes, journald, a CI job, srun, Ray. Pure.
+r"""What stands around a server's line when something carried it: docker, Kubernetes, journald, CI, srun, Ray. Pure.
 
     2026-11-30T21:56:37.1Z stderr F (Worker_TP0 pid=26) ERROR 11-30 21:56:37 [core.py:9] Traceback (most recent …
     └ kubernetes                  ┘ └ the server's own line

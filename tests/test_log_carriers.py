@@ -1,4 +1,4 @@
-"""The same log through whatever carries logs has the same signature: samples are wrapped, coloured, broken and mixed."""
+"""The same log through whatever carries logs has the same signature: samples wrapped, coloured, broken and mixed."""
 
 from __future__ import annotations
 
@@ -66,12 +66,14 @@ CARRIERS: dict[str, Callable[[int, str], str]] = {
     "jenkins": lambda n, line: f"[2026-11-30T21:56:{n % 60:02d}.123Z] {line}",
     "srun": lambda _, line: f"3: {line}",
     "mpirun": lambda _, line: f"[1,3]<stderr>:{line}",
-    "docker's files": lambda n, line: json.dumps({"log": f"{line}\n", "stream": "stderr", "time": STAMP.format(n % 60)}),
+    "docker's files": lambda _, line: json.dumps({"log": f"{line}\n", "stream": "stderr", "time": STAMP.format(7)}),
     "carriage return": lambda _, line: f"{line}\r",
     "coloured tag": lambda _, line: re.sub(r"^(\([\w.-]+ pid=\d+\))", "\x1b[1;36m\\1\x1b[0;0m", line),
     "coloured level": lambda _, line: re.sub(r"\b(ERROR|INFO)\b", "\x1b[31m\\1\x1b[0m", line, count=1),
     "coloured frame": lambda _, line: re.sub(
-        r'File ("[^"]+"), line (\d+), in (\w+)', "File \x1b[35m\\1\x1b[0m, line \x1b[35m\\2\x1b[0m, in \x1b[35m\\3\x1b[0m", line
+        r'File ("[^"]+"), line (\d+), in (\w+)',
+        "File \x1b[35m\\1\x1b[0m, line \x1b[35m\\2\x1b[0m, in \x1b[35m\\3\x1b[0m",
+        line,
     ),
     "coloured exception": lambda _, line: re.sub(
         r"\b((?:\w+\.)*\w+Error)(: )", "\x1b[1;35m\\1\x1b[0m\\2\x1b[35m", line

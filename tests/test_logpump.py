@@ -9,9 +9,9 @@ import pytest
 from server_helpers import make_server, wait_until
 
 from harness import clock
+from harness.bytesearch import lines_with
 from harness.masking import Masker
 from harness.server import logpump
-from harness.bytesearch import lines_with
 from harness.server.logpump import LONGEST, MATCHED, LogPump, line_times, lines
 
 

@@ -16,7 +16,7 @@ from harness import triage
 from harness.signature import Signature
 
 sys.path.insert(0, str(Path(__file__).parent / "provoke"))
-from catalogue import FAULTS  # noqa: E402
+from catalogue import FAULTS
 
 PREFIX = "# truth: "
 TRUE = [
@@ -37,7 +37,7 @@ SAME_CAUSE = (
 
 def truths(sample: Path) -> dict[str, str]:
     rows = (line.removeprefix(PREFIX).split(": ", 1) for line in lines_of(sample) if line.startswith(PREFIX))
-    return {key: value for key, value in rows}
+    return dict(rows)  # type: ignore[arg-type]
 
 
 def wrong(sample: Path) -> list[str]:

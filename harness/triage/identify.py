@@ -189,8 +189,10 @@ def bare(
 
 
 def hang(phase: str, reason: str, *, process: str | None = None) -> Signature:
-    """No progress in `phase`; `reason` is the budget that ran out (`silence`, `startup`, `request`), or `peer`: the
-    log itself says that a process waited for another, and `process` is the one that says so.
+    """No progress in `phase`.
+
+    `reason` is the budget that ran out (`silence`, `startup`, `request`), or `peer`: the log itself says that a process
+    waited for another, and `process` is the one that says so.
     """
     said = {
         "silence": "no output and no CPU use",

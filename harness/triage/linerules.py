@@ -56,7 +56,7 @@ LINES: tuple[LineRule, ...] = (
     # --- native code ends the process
     LineRule(
         name="c++ exception", role="cause", literal="terminate called", exception="SIGABRT",
-        pattern=re.compile(r"^terminate called (?:after throwing an instance of '(?P<exception>[^']+)'|without an active.*)"),
+        pattern=re.compile(r"^terminate called (?:after throwing an instance of '(?P<exception>[^']+)'|without )"),
         message="terminate called",
     ),
     LineRule(
@@ -66,7 +66,8 @@ LINES: tuple[LineRule, ...] = (
     LineRule(
         name="shell banner", role="cause", literal=" dumped)", kind="killed_signal",
         pattern=re.compile(
-            r"(?:^|[: \d])(?P<message>Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception)"
+            r"(?:^|[: \d])"
+            r"(?P<message>Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception)"
             r"\s+\(core dumped\)"
         ),
     ),
@@ -79,7 +80,7 @@ LINES: tuple[LineRule, ...] = (
         pattern=re.compile(r"^(?P<message>(?:malloc|realloc)\(\): [a-z].*)"),
     ),
     LineRule(
-        name="double free", role="cause", literal="double free or corruption", kind="killed_signal", exception="SIGABRT",
+        name="double free", role="cause", literal="double free or corr", kind="killed_signal", exception="SIGABRT",
         pattern=re.compile(r"^(?P<message>double free or corruption.*)"),
     ),
     LineRule(
@@ -87,7 +88,7 @@ LINES: tuple[LineRule, ...] = (
         pattern=re.compile(r"^(?P<message>corrupted size vs.*)"),
     ),
     LineRule(
-        name="stack smashing", role="cause", literal="stack smashing detected", kind="killed_signal", exception="SIGABRT",
+        name="stack smashing", role="cause", literal="stack smashing de", kind="killed_signal", exception="SIGABRT",
         pattern=re.compile(r"\*\*\* (?P<message>stack smashing detected) \*\*\*"),
     ),
     # --- collectives
@@ -121,7 +122,9 @@ LINES: tuple[LineRule, ...] = (
     ),
     LineRule(
         name="engine died", role="death", literal="died unexpectedly", process="EngineCore",
-        pattern=re.compile(r"Engine core proc (?P<process>[\w-]+) died unexpectedly(?: \(exit code: (?P<code>-?\d+)\))?"),
+        pattern=re.compile(
+            r"Engine core proc (?P<process>[\w-]+) died unexpectedly(?: \(exit code: (?P<code>-?\d+)\))?"
+        ),
     ),
     LineRule(
         name="engine exited", role="death", literal="engine core exited", process="EngineCore",

@@ -28,7 +28,8 @@ class MessengerRule:
 
 MESSENGERS: tuple[MessengerRule, ...] = (
     MessengerRule(
-        name="engine core failed", role="messenger", message=re.compile(r"Engine core initialization failed"), fatal=True
+        name="engine core failed", role="messenger", fatal=True,
+        message=re.compile(r"Engine core initialization failed"),
     ),
     MessengerRule(
         name="worker failed", role="messenger", fatal=True,
@@ -39,7 +40,8 @@ MESSENGERS: tuple[MessengerRule, ...] = (
     ),
     MessengerRule(
         name="see elsewhere", role="messenger", fatal=True,
-        message=re.compile(r"[Ss]ee (?:the )?(?:root cause|stack trace)"), exception=re.compile(r"^(?!EngineDeadError)"),
+        exception=re.compile(r"^(?!EngineDeadError)"),
+        message=re.compile(r"[Ss]ee (?:the )?(?:root cause|stack trace)"),
     ),
     MessengerRule(name="died unexpectedly", role="messenger", message=re.compile(r"died unexpectedly"), fatal=True),
     MessengerRule(
@@ -52,10 +54,13 @@ MESSENGERS: tuple[MessengerRule, ...] = (
     ),
     MessengerRule(
         name="scheduler is gone", role="messenger", fatal=True,
-        message=re.compile(r"^(?:Initialization failed\. Please see the error messages above\.|Rank \d+ scheduler died)"),
+        message=re.compile(
+            r"^(?:Initialization failed\. Please see the error messages above\.|Rank \d+ scheduler died)"
+        ),
     ),
     MessengerRule(
-        name="shard cannot start", role="messenger", exception=re.compile(r"^(?:ShardCannotStart|ShardFailed)$"), fatal=True
+        name="shard cannot start", role="messenger", fatal=True,
+        exception=re.compile(r"^(?:ShardCannotStart|ShardFailed)$"),
     ),
     # Printed by many a clean SIGTERM: no failure by itself.
     MessengerRule(name="engine is dead", role="messenger", exception=re.compile(r"^Engine(?:Dead|Generate)Error$")),
@@ -70,8 +75,10 @@ MESSENGERS: tuple[MessengerRule, ...] = (
         name="link closed", role="teardown",
         exception=re.compile(r"^(?:BrokenPipeError|ConnectionResetError|ConnectionAbortedError)$"),
     ),
-    MessengerRule(name="socket closed", role="teardown", exception=re.compile(r"^(?:ContextTerminated|ZMQError)$"),
-                  message=re.compile(r"^(?:Context was terminated|Socket operation on non-socket|Operation not supported)?$")),
+    MessengerRule(
+        name="socket closed", role="teardown", exception=re.compile(r"^(?:ContextTerminated|ZMQError)$"),
+        message=re.compile(r"^(?:Context was terminated|Socket operation on non-socket|Operation not supported)?$"),
+    ),
     MessengerRule(
         name="cancelled", role="teardown",
         exception=re.compile(r"^(?:RuntimeError|Exception)$"), message=re.compile(r"^cancell?ed$"),
@@ -106,53 +113,19 @@ HARMLESS_LEVELS = frozenset({"DEBUG", "INFO", "WARNING"})
 """A traceback logged at these levels (an optional extension that does not load) is no failure by itself."""
 HARMLESS_HEADER = re.compile(r"^Exception ignored in")
 MISSING = re.compile(
-    r"not (?:available|installed|importable)|(?:is|are) (?:required|needed|missing)|could not be (?:imported|loaded|found)"
-    r"|cannot (?:import|find|load)|[Nn]o module named|[Pp]lease install"
+    r"not (?:available|installed|importable)|(?:is|are) (?:required|needed|missing)"
+    r"|could not be (?:imported|loaded|found)|cannot (?:import|find|load)|[Nn]o module named|[Pp]lease install"
 )
 """An error that says this sends us to the harmless traceback about the same thing."""
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]{4,}")
 COMMON_WORDS = frozenset(
-    [
-        "error",
-        "errors",
-        "failed",
-        "failure",
-        "import",
-        "imported",
-        "importing",
-        "module",
-        "named",
-        "could",
-        "cannot",
-        "model",
-        "available",
-        "installed",
-        "required",
-        "missing",
-        "please",
-        "install",
-        "support",
-        "supported",
-        "using",
-        "with",
-        "from",
-        "that",
-        "this",
-        "while",
-        "when",
-        "which",
-        "symbol",
-        "undefined",
-        "version",
-        "found",
-        "load",
-        "loaded",
-        "library",
-        "python",
-        "file",
-        "object",
-        "function",
-    ]
+    word
+    for line in (
+        "error errors failed failure import imported importing module named could cannot model available installed",
+        "required missing please install support supported using with from that this while when which symbol undefined",
+        "version found load loaded library python file object function",
+    )
+    for word in line.split()
 )
 """Words that two messages about different things share."""
 

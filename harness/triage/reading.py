@@ -1,9 +1,9 @@
 """The sentence that says why: from a server's log to a signature. What it knows stands in tables.
 
-bytes ─▶ lines worth reading ─▶ lines of processes ─┬▶ tracebacks ─▶ roles, chains ─┐
-         (sieve)                (loglines)          │  (tracebacks)  (roots)        ├▶ the first cause ─▶ kind, normalised
-                                                    └▶ notices: usage, deaths, … ───┘   (choosing)         message, id, title
-                                                       (notices)                                           (identify)
+bytes ─▶ lines worth reading ─▶ lines of processes ─┬▶ tracebacks ─▶ roles, chains ┐
+         (sieve)                (loglines)          │  (tracebacks)  (roots)       ├▶ first cause ─▶ kind, id, title
+                                                    └▶ notices: usage, deaths, … ──┘  (choosing)    (identify)
+                                                       (notices)
 """
 
 from __future__ import annotations

@@ -23,7 +23,8 @@ def main(venv: Path, out: Path, names: list[str]) -> None:
         sample = out / f"{release}-cpu-{fault.name}.log"
         if fault.name in names or (not names and not sample.exists()):
             how = record(fault, venv, sample)
-            print(f"{fault.name}: {how}", flush=True)
+            sys.stdout.write(f"{fault.name}: {how}\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

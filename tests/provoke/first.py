@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from damage_model import config, json_file, text
+from damage_model import config, text
 from fault import Fault, Patch, Strike
 
 WORKER = "vllm.v1.worker.gpu_worker"
@@ -151,7 +151,8 @@ cpu_worker.CPUWorker.determine_available_memory = determine_available_memory""",
             module=CORE,
             code="""
 def _initialize_kv_caches(self, config):
-    raise RuntimeError("KV cache layout mismatch:\\n  layer 0: NHD\\n  layer 1: HND\\n\\nAll layers must agree.\\nSet --kv-layout.")
+    raise RuntimeError(
+        "KV cache layout mismatch:\\n  layer 0: NHD\\n  layer 1: HND\\n\\nAll layers must agree.\\nSet --kv-layout.")
 module.EngineCore._initialize_kv_caches = _initialize_kv_caches""",
         ),
     ),

@@ -6,7 +6,6 @@ import http.server
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import socket
@@ -34,6 +33,8 @@ ENV = {
     "PYTHONUNBUFFERED": "1",
     "LANG": "C.UTF-8",
 }
+ULIMIT = {"RLIMIT_NOFILE": ("-n", 1), "RLIMIT_AS": ("-v", 1024)}
+"""Flag of the shell's builtin, and its unit in bytes."""
 HOOK = """
 import importlib.util, sys
 
@@ -116,14 +117,10 @@ def _run(fault: Fault, argv: list[str], env: dict[str, str], folder: Path, port:
     lines: list[str] = []
     started = time.monotonic()
 
-    def limit() -> None:
-        for name, value in fault.limits.items():
-            number = getattr(resource, name)
-            resource.setrlimit(number, (value, resource.getrlimit(number)[1]))
-
-    server = subprocess.Popen(  # noqa: S603
-        argv, env=env, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        start_new_session=True, preexec_fn=limit if fault.limits else None,
+    limits = " ".join(f"ulimit {ULIMIT[name][0]} {value // ULIMIT[name][1]};" for name, value in fault.limits.items())
+    server = subprocess.Popen(
+        ("sh", "-c", f'{limits} exec "$@"', "sh", *argv), env=env, cwd=folder, start_new_session=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
 
     def pump(stream: str, pipe: object) -> None:
@@ -163,7 +160,7 @@ def _follow(fault: Fault, server: subprocess.Popen[bytes], lines: list[str], sta
 
 
 def argv_model(server: subprocess.Popen[bytes]) -> str:
-    return str(server.args[2])  # type: ignore[index]
+    return str(server.args[6])  # type: ignore[index]
 
 
 def _hit(leader: int, strike: Strike, lines: list[str], started: float) -> bool:
@@ -185,7 +182,7 @@ def _ask(port: int, model: str, lines: list[str], started: float) -> None:
         f"http://127.0.0.1:{port}/v1/completions", body, {"Content-Type": "application/json"}
     )
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=60) as answer:
             said = f"HTTP {answer.status}"
     except urllib.error.HTTPError as error:
         said = f"HTTP {error.code}"
@@ -225,7 +222,7 @@ def _neutral(venv: Path, folder: Path):  # type: ignore[no-untyped-def]
 @contextmanager
 def _hub(status: int) -> Iterator[str]:
     class Answer(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802
+        def do_GET(self) -> None:
             self.send_response(status)
             if status in (401, 404):
                 self.send_header("X-Error-Code", {401: "GatedRepo", 404: "RepoNotFound"}[status])

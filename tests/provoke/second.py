@@ -7,7 +7,7 @@ from pathlib import Path
 
 from damage_model import both, config, json_file, rename_tensor, text, without
 from fault import Fault, Patch, Strike
-from first import BIND, CORE, TP2, WORKER
+from first import BIND, TP2, WORKER
 
 
 def weights_folder(folder: Path) -> None:
@@ -255,7 +255,9 @@ module.Worker.load_model = load_model""",
 def load_model(self, **_):
     import torch
     from torch._inductor.exc import InductorError
-    try: raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.72 GiB of which 1.12 GiB is free.")
+    try: raise torch.OutOfMemoryError(
+        "CUDA out of memory. "
+        "Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.72 GiB of which 1.12 GiB is free.")
     except torch.OutOfMemoryError as error: raise InductorError(error, None) from error
 module.Worker.load_model = load_model""",
         ),
@@ -310,7 +312,8 @@ module.EngineCore.step = broken""",
         patch=Patch(
             module=WORKER,
             code="""
-def load_model(self, **_): raise ValueError("layer <script>alert(1)</script> \\x1b[31mred\\x1b[0m & \\x07 'quoted' ]]> is bad")
+def load_model(self, **_):
+    raise ValueError("layer <script>alert(1)</script> \\x1b[31mred\\x1b[0m & \\x07 'quoted' ]]> is bad")
 module.Worker.load_model = load_model""",
         ),
     ),
