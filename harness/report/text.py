@@ -8,8 +8,8 @@ from typing import BinaryIO
 
 LINE_BYTES = 4_000
 """Longest log line that is shown whole."""
-SEARCHED_BYTES = 64 << 20
-"""How far into a log the evidence is looked for: triage reads no further either."""
+PIECE_BYTES = 64 << 20
+"""A line that is longer is read in pieces."""
 LINES_BEFORE, LINES_AFTER = 20, 10
 """Lines shown around the evidence."""
 
@@ -72,16 +72,19 @@ def log_excerpt(folder: Path, evidence: tuple[tuple[int, int], ...], *, limit: i
 
 
 def _window(log: BinaryIO, span: tuple[int, int], limit: int) -> tuple[str, int]:
-    """The lines around a span, and the offset after them; ("", 0) where the log does not reach that far."""
+    """The lines around a span, and the offset after them; ("", 0) where the log does not reach that far.
+
+    A second a gigabyte in front of the span.
+    """
     first, last = span[0] - LINES_BEFORE, span[1] + LINES_AFTER
     kept: list[str] = []
     after = 0
-    for number, raw in enumerate(iter(lambda: log.readline(SEARCHED_BYTES), b""), start=1):
-        if number > last or log.tell() > SEARCHED_BYTES:
-            break
+    number = 1
+    while number <= last and (raw := log.readline(PIECE_BYTES)):
         if number >= first:
             kept.append(_line(raw))
             after = log.tell()
+        number += raw.endswith(b"\n")
     return cut_middle("\n".join(kept), limit), after
 
 

@@ -142,6 +142,19 @@ LINES: tuple[LineRule, ...] = (
         name="died with signal", role="death", literal="died with <Signals.", process="a process",
         pattern=re.compile(r"died with <Signals\.SIG\w+: (?P<signal>\d+)>"),
     ),
+    # Only codes that stand for a signal: what else a child exits with, it has said itself.
+    LineRule(
+        name="exit code of a container", role="death", literal="exited with code", process="the server",
+        pattern=re.compile(r"exited with code (?P<code>1[3-5]\d|-\d+)\b"),
+    ),
+    LineRule(
+        name="exit code of a pod", role="death", literal="Exit Code: ", process="the server",
+        pattern=re.compile(r"^\s*Exit Code:\s+(?P<code>1[3-5]\d)\b"),
+    ),
+    LineRule(
+        name="exit code of a process", role="death", literal="exitcode", process="a process",
+        pattern=re.compile(r"\bexitcode(?:=|: )(?P<code>-\d+)"),
+    ),
     LineRule(
         name="scheduler dead", role="death", literal="scheduler is dead", process="scheduler",
         pattern=re.compile(r"Rank \d+ scheduler is dead"),
