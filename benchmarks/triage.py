@@ -8,12 +8,14 @@ Three logs, each a real start that crashed (tests/logs/vllm) around what makes i
     crashing  every request fails with a traceback of its own, for 1 GB
     restarts  something started the server again and again, and every start crashed
 
-The rival counts lines; it does not say why. Prints seconds, CPU seconds, peak MiB and the ratio.
+The rival counts lines; it does not say why. Prints seconds, CPU seconds, peak MiB and the ratio. Then, for lines made
+to hurt regular expressions, the CPU seconds of twice as much text over those of once: 2 is linear.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import resource
 import subprocess
@@ -88,6 +90,40 @@ def grep(file: Path) -> tuple[float, float]:
     return time.monotonic() - begin, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+HURT = {
+    "spaces": "ERROR " + " " * 9_000 + "x [repeated across cluster]\n",
+    "parentheses": "(a pid=1) " * 900 + "ERROR\n",
+    "dots": "a." * 4_500 + "ERROR: x\n",
+    "paths": 'Traceback (most recent call last):\n  File "/a.py", line 1, in f\nValueError: ' + "/a" * 4_500 + "\n",
+    "digits": 'Traceback (most recent call last):\n  File "/a.py", line 1, in f\nValueError: ' + "1," * 4_500 + "\n",
+    "quotes": 'Traceback (most recent call last):\n  File "/a.py", line 1, in f\nValueError: {'
+    + "'a', " * 1_800
+    + "\n",
+    "links": 'Traceback (most recent call last):\n  File "/a.py", line 1, in f\nValueError: x\n\n'
+    "During handling of the above exception, another exception occurred:\n\n",
+    "bars": "50%|" * 2_000 + "\r" * 900 + "ERROR\n",
+    "json": '{"log": "' + "[" * 9_000 + '"}\nERROR\n',
+    "escapes": "\x1b[" * 4_500 + "ERROR\n",
+}
+
+
+def hostile() -> None:
+    from harness import triage  # noqa: PLC0415
+
+    def cost(line: str, times: int) -> float:
+        log = line.encode() * times
+        begin = time.process_time()
+        triage.read(io.BytesIO(log))
+        return time.process_time() - begin
+
+    for name, line in HURT.items():
+        times = max(1_000_000 // len(line), 1)
+        once, twice = cost(line, times), cost(line, 2 * times)
+        print(
+            f"{name:12} {len(line) * times / 1e6 / once:7.1f} MB per CPU s; twice as much: {twice / once:.1f} times"
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=1000)
@@ -110,6 +146,7 @@ def main() -> None:
             f"{kind:9} {words.megabytes} MB: triage {seconds:6.1f} s ({cpu:.1f} s CPU), peak {peak:4.0f} MiB;"
             f" grep -c Error {rival:.1f} s ({rival_cpu:.1f} s CPU); triage / grep: {cpu / rival_cpu:.1f}"
         )
+    hostile()
 
 
 if __name__ == "__main__":

@@ -27,7 +27,11 @@ from harness.triage.wording import (
 
 LONGEST = 4000
 """Characters of a message that are kept."""
+MOST_OF_MESSAGE = 8000
+"""Characters of a message in which its sentence is looked for."""
 LONG_TITLE = 160
+LONGEST_HEADLINE = 1000
+"""Characters of a sentence that are read for its kind and its identity."""
 SHORT_SENTENCE = 40
 """Characters: what ends before is no sentence but an abbreviation."""
 LONGEST_TITLE = 300
@@ -54,7 +58,7 @@ def make(
     title_prefix: str | None = None,
     confidence: float = 1.0,
 ) -> Signature:
-    normalised = normalise((headline if headline is not None else message)[:LONGEST])
+    normalised = normalise((headline if headline is not None else message)[:LONGEST_HEADLINE])
     generic = GENERIC.fullmatch(normalised) is not None
     identity = [GROUPING, kind, exception, normalised, function if generic else None]
     words = title_prefix or (f"{exception}: " if exception and exception not in message else "")
@@ -92,7 +96,7 @@ def of_traceback(block: Traceback, phase: str | None) -> Signature:
     # Whoever calls next reports it: the function is where it was noticed, and no part of its identity.
     trusted = kind != "cuda_error" or not ASYNCHRONOUS.search(block.text) or BLOCKING.search(block.text) is not None
     name = function.function if function and trusted else None
-    words = f"{exception}: {_clip(normalise(headline[:LONGEST]))}".rstrip(": ")
+    words = f"{exception}: {_clip(normalise(headline))}".rstrip(": ")
     return make(
         kind=kind,
         exception=exception,
@@ -149,6 +153,10 @@ def _short(file: str) -> str:
 
 def headline_of(message: str) -> str:
     """The sentence of a message of many lines."""
+    return _sentence(message[:MOST_OF_MESSAGE])[:LONGEST_HEADLINE]
+
+
+def _sentence(message: str) -> str:
     first = message.split("\n", 1)[0]
     for says_nothing, where in HEADLINES:
         if says_nothing.match(first) and (found := where.match(message)) and found["said"].strip():

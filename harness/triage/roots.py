@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.triage.identify import kind_of, own_place
+from harness.triage.identify import headline_of, kind_of, own_place
 from harness.triage.kinds import PLAIN
 from harness.triage.messengers import (
     ACCIDENTS,
@@ -102,7 +102,7 @@ def _beats(inner: Traceback, outer: Traceback, link: str | None) -> bool:
 
 
 def _kind(block: Traceback) -> str:
-    return kind_of(block.name, block.text, own_place(block))
+    return kind_of(block.name, headline_of(block.text), own_place(block))
 
 
 def _with_missing(rows: list[Sorted], harmless: list[Traceback]) -> list[Sorted]:

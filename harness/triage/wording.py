@@ -42,7 +42,10 @@ NORMALISE: tuple[tuple[re.Pattern[str], Replacement], ...] = (
     (re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?\b|\blocalhost:\d+\b"), "<host>"),
     (re.compile(r"\b([Pp]ort[ =:]*)\d+"), r"\1<port>"),
     # --- paths: inside the server's package they mean something, elsewhere they are where somebody put things
-    (re.compile(r"(?:/[\w.@+~-]+)+/((?:vllm|sglang|text_generation_server)/[\w/]+\.py)(?::\d+)?"), r"\1"),
+    (
+        re.compile(r"(?<![\w.@+~/-])(?:/[\w.@+~-]+)+/((?:vllm|sglang|text_generation_server)/[\w/]+\.py)(?::\d+)?"),
+        r"\1",
+    ),
     (re.compile(r"(?:file:/)?(?<![\w.>])/(?:[\w.@+~-]+/)*[\w.@+~-]+"), "<path>"),
     # --- ranks, devices and layers: the same bug on another one
     (
@@ -52,10 +55,10 @@ NORMALISE: tuple[tuple[re.Pattern[str], Replacement], ...] = (
     (re.compile(r"\b(layers?[. ])\d+\b"), r"\1<n>"),
     (re.compile(r"\{('[^'{}]*'(?:, '[^'{}]*')+)\}"), _sorted),
     # --- amounts: sizes, times, large counts
-    (re.compile(r"\b\d+(?:\.\d+)?/(?=\d+(?:\.\d+)? ?[KMGT]i?B)"), "<size>/"),
-    (re.compile(r"\b\d[\d,]*(?:\.\d+)? ?(?:[KMGT]i?B|bytes)\b"), "<size>"),
-    (re.compile(r"\b\d+(?:\.\d+)? ?(?:seconds|secs?|milliseconds|ms|us|s|minutes|min)\b"), "<time>"),
-    (re.compile(r"\b\d{1,3}(?:,\d{3})+\b"), "<count>"),
+    (re.compile(r"(?<![\d.])\d+(?:\.\d+)?/(?=\d+(?:\.\d+)? ?[KMGT]i?B)"), "<size>/"),
+    (re.compile(r"(?<![\d,.])\d[\d,]*(?:\.\d+)? ?(?:[KMGT]i?B|bytes)\b"), "<size>"),
+    (re.compile(r"(?<![\d.])\d+(?:\.\d+)? ?(?:seconds|secs?|milliseconds|ms|us|s|minutes|min)\b"), "<time>"),
+    (re.compile(r"(?<![\d,])\d{1,3}(?:,\d{3})+\b"), "<count>"),
     (re.compile(r"\b\d+\.\d{3,}\b"), "<number>"),
     (re.compile(r"\b\d{4,}\b"), "<count>"),
     # Left alone because they tell bugs apart: HTTP status, errno, exit codes, signals, and every other number of up to

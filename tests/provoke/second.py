@@ -321,11 +321,11 @@ module.Worker.load_model = load_model""",
         name="raise-group",
         cause="two tasks of a group fail while the API server starts",
         patch=Patch(
-            module="vllm.entrypoints.openai.api_server",
+            module="vllm.v1.engine.async_llm",
             code="""
-async def init_app_state(*_, **__):
+async def get_supported_tasks(self):
     raise ExceptionGroup("unhandled errors in a TaskGroup", [ValueError("route table is empty"), KeyError("metrics")])
-module.init_app_state = init_app_state""",
+module.AsyncLLM.get_supported_tasks = get_supported_tasks""",
         ),
     ),
     Fault(
