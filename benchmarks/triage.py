@@ -119,9 +119,7 @@ def hostile() -> None:
     for name, line in HURT.items():
         times = max(1_000_000 // len(line), 1)
         once, twice = cost(line, times), cost(line, 2 * times)
-        print(
-            f"{name:12} {len(line) * times / 1e6 / once:7.1f} MB per CPU s; twice as much: {twice / once:.1f} times"
-        )
+        print(f"{name:12} {len(line) * times / 1e6 / once:7.1f} MB per CPU s; twice as much: {twice / once:.1f} times")
 
 
 def main() -> None:

@@ -29,10 +29,17 @@ SAME_CAUSE = (
     ("0.32.0-cpu-compiler-fails", "0.32.0-cpu-compiler-missing"),
     ("0.32.0-cpu-model-type-missing", "0.32.0-cpu-config-empty"),
     ("0.32.0-cpu-truncated-weights", "0.32.0-cpu-tp2-truncated-weights"),
+    ("0.32.0-cpu-no-weights", "0.32.0-cpu-index-names-missing-shard"),
     ("0.29.0-cpu-kv-cache-too-small", "0.32.0-cpu-kv-cache-too-small"),
     ("0.29.0-cpu-unsupported-architecture", "0.32.0-cpu-unsupported-architecture"),
 )
 """One cause, other numbers, paths, ports or lists in the text."""
+
+UNTOLD = {
+    "0.32.0-cpu-bus-worker-starting",  # not a word that tells a SIGBUS from terminate-in-library's abort
+    "0.32.0-cpu-tokenizer-path-missing",  # missing-folder's sentence from the same function; only the path differs
+}
+"""Causes that their log does not tell from another's."""
 
 
 def truths(sample: Path) -> dict[str, str]:
@@ -72,7 +79,7 @@ def signature(stem: str) -> Signature:
 @pytest.fixture(scope="module")
 def causes() -> dict[str, Signature]:
     """The signature of every provoked failure, of several with one cause only the first."""
-    again = {stem for _, *others in SAME_CAUSE for stem in others}
+    again = {stem for _, *others in SAME_CAUSE for stem in others} | UNTOLD
     stems = [s.stem for s in TRUE if s.stem not in again and truths(s).get("signature") != "none"]
     return {stem: signature(stem) for stem in stems}
 

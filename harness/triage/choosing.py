@@ -7,6 +7,7 @@ In this order, the first that there is:
     unwrapped    a worker's message that the engine quotes, where the worker's own words are lost
     kernel       the machine says whom it ended
     killed       a process that a signal ended, by the number that another one reports
+    stopped      an engine that somebody else than the server told to stop
     collateral   a rank that failed because its peer was gone
     hang         somebody waited, and nothing came after it
     died         a process that is gone without a word
@@ -144,6 +145,14 @@ def _killed(case: Case) -> Found | None:
     return _dead(known, case, confidence=1.0) if known else None
 
 
+def _stopped(case: Case) -> Found | None:
+    """A signal from outside to the engine alone: the server then finds it gone."""
+    told = next(iter(_before_shutdown(case, "stopped")), None)
+    if told is None or not any(death.line > told.line for death in case.seen.all("death")):
+        return None
+    return _gone(f"EngineCore was ended by {told.exception} from outside", told, case, told.exception, confidence=0.9)
+
+
 def _collateral(case: Case) -> Found | None:
     blocks = case.blocks("collateral")
     found = _first_of([_of_block(block, case) for block in blocks], case.seen) if blocks else None
@@ -166,7 +175,7 @@ def _died(case: Case) -> Found | None:
     deaths = case.seen.all("death")
     if told := next((d for d in deaths if not d.code), None):
         return _dead(told, case, confidence=0.7)
-    heard = next((d for d in case.seen.all("hearsay") if d.process in case.seen.spoke), None)
+    heard = next((d for d in _before_shutdown(case, "hearsay") if d.process in case.seen.spoke), None)
     if heard is not None:
         return _dead(heard, case, confidence=0.5)
     # An exit code of its own is Python's: whatever it raised is lost.
@@ -213,6 +222,7 @@ RULES: tuple[tuple[str, Callable[[Case], Found | None]], ...] = (
     ("unwrapped", _unwrapped),
     ("kernel", _kernel),
     ("killed", _killed),
+    ("stopped", _stopped),
     ("collateral", _collateral),
     ("hang", _hang),
     ("died", _died),
@@ -282,6 +292,12 @@ def _dead(death: Notice, case: Case, *, confidence: float) -> Found:
     message = f"{process} was killed by {how}" if how else f"{process} died without a word"
     if not how and death.code:
         message = f"{process} ended with exit code {death.code} and without a word"
+    if death.rule == "worker left":
+        message = death.message
+    return _gone(message, death, case, how, confidence=confidence)
+
+
+def _gone(message: str, death: Notice, case: Case, how: str | None, *, confidence: float) -> Found:
     signature = identify.make(
         kind="killed_signal" if how or not death.code else "other",
         exception=how,
@@ -291,6 +307,11 @@ def _dead(death: Notice, case: Case, *, confidence: float) -> Found:
         confidence=confidence,
     )
     return signature, _span(death)
+
+
+def _before_shutdown(case: Case, role: str) -> list[Notice]:
+    shutdown = case.seen.shutdown
+    return [notice for notice in case.seen.all(role) if shutdown is None or notice.line < shutdown]
 
 
 def _lost_engine(case: Case) -> Notice | None:

@@ -23,6 +23,7 @@ from harness.triage.wording import (
     NORMALISE,
     OWN_PACKAGES,
     PLUMBING,
+    PYDANTIC,
 )
 
 LONGEST = 4000
@@ -52,6 +53,7 @@ def make(
     headline: str | None = None,
     frames: tuple[Frame, ...] = (),
     function: str | None = None,
+    library: str | None = None,
     process: str | None = None,
     phase: str | None = None,
     title: str | None = None,
@@ -60,7 +62,7 @@ def make(
 ) -> Signature:
     normalised = normalise((headline if headline is not None else message)[:LONGEST_HEADLINE])
     generic = GENERIC.fullmatch(normalised) is not None
-    identity = [GROUPING, kind, exception, normalised, function if generic else None]
+    identity = [GROUPING, kind, exception, normalised, (function, library) if generic else None]
     words = title_prefix or (f"{exception}: " if exception and exception not in message else "")
     sentence = (words + normalised).rstrip(": ")
     return Signature(
@@ -104,6 +106,7 @@ def of_traceback(block: Traceback, phase: str | None) -> Signature:
         headline=headline,
         frames=frames,
         function=name,
+        library=_library(block) if name else None,
         process=block.process,
         phase=phase or block.phase,
         title=None if trusted else f"{words} (asynchronous: its stack is not to be trusted)",
@@ -130,6 +133,12 @@ def _order(printed: list[Frame]) -> tuple[Frame, ...]:
 
 def _own(file: str) -> bool:
     return file.split("/", 1)[0] in OWN_PACKAGES
+
+
+def _library(block: Traceback) -> str | None:
+    """The deepest function of an installed package that is not the server's: it tells which file was no JSON."""
+    others = (f for f in reversed(block.frames) if "-packages/" in f.file and not _own(_short(f.file)))
+    return next((f.function for f in others if f.function not in PLUMBING), None)
 
 
 def own_place(block: Traceback) -> Frame | None:
@@ -160,9 +169,10 @@ def _sentence(message: str) -> str:
     first = message.split("\n", 1)[0]
     for says_nothing, where in HEADLINES:
         if says_nothing.match(first) and (found := where.match(message)) and found["said"].strip():
-            words = [line.strip() for line in found["said"].split("\n") if line.strip()]
+            lines = (line.strip().removeprefix("Value error, ") for line in PYDANTIC.sub("", found["said"]).split("\n"))
+            words = [line for line in lines if line]
             said = " ".join(word if word[-1] in ".:;,!?)" else f"{word}:" for word in words[:-1])
-            return f"{said} {words[-1]}".strip().removeprefix("Value error, ")
+            return f"{said} {words[-1]}".strip()
     return first
 
 
@@ -181,7 +191,10 @@ def kind_of(name: str, headline: str, own: Frame | None) -> Kind:
 
 
 def usage(message: str, phase: str | None) -> Signature:
-    return make(kind="cli_usage", message=message, title_prefix="usage error: ", phase=phase)
+    """Of a command line that was refused."""
+    return make(
+        kind="cli_usage", message=message, headline=headline_of(message), title_prefix="usage error: ", phase=phase
+    )
 
 
 def bare(

@@ -95,7 +95,7 @@ KINDS: tuple[KindRule, ...] = (
     ),
     # A configuration that is no JSON says so in any words, but from here.
     KindRule(
-        kind="config_invalid", message=re.compile(r"not a valid JSON file|No such file or directory: '.*config\.json'")
+        kind="config_invalid", message=re.compile(r"not a valid JSON file|No such file or directory: '.*/config\.json'")
     ),
     KindRule(kind="tokenizer", message=re.compile(r"[Tt]okenizer")),
     KindRule(kind="tokenizer", where=re.compile(r"tokenizer", re.IGNORECASE)),
@@ -107,6 +107,8 @@ KINDS: tuple[KindRule, ...] = (
             r"|were not initialized from checkpoint"
         ),
     ),
+    KindRule(kind="weights", message=re.compile(r"\.(?:safetensors|gguf|bin|pt)'$")),
+    KindRule(kind="weights", where=re.compile(r"safetensors")),
     KindRule(
         kind="weights",
         exception=re.compile(r"^(?!(?:ImportError|ModuleNotFoundError|PackageNotFoundError)$)"),
@@ -119,9 +121,8 @@ KINDS: tuple[KindRule, ...] = (
         exception=re.compile(r"^(?:ValueError|NotImplementedError|TypeError|AssertionError|KeyError)$"),
         where=re.compile(r"^vllm/(?:config/|engine/arg_utils\.py|envs\.py|entrypoints/openai/cli_args\.py)"),
     ),
-    KindRule(
-        kind="config_invalid", where=re.compile(r":(?:validate_parsed_serve_args|get_\w+_parser|get_act_fn|get_rope)$")
-    ),
+    KindRule(kind="config_invalid", where=re.compile(r":(?:validate_parsed_serve_args|get_act_fn|get_rope)$")),
+    KindRule(kind="config_invalid", message=re.compile(r"invalid tool call parser|[Pp]arser '\w+' not found")),
     # --- deaths in native code
     KindRule(kind="killed_signal", exception=re.compile(r"^(?:SIG[A-Z]+|Fatal Python error)$")),
     KindRule(kind="python_exception"),

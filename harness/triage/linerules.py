@@ -11,9 +11,13 @@ from typing import Literal
 
 from harness.signature import Kind
 
-Role = Literal["cause", "usage", "kernel", "death", "hearsay", "hang", "shutdown"]
-"""cause: as good as a traceback · usage: the command line was refused · kernel: the machine says whom it ended · death:
-a process reports another's · hearsay: it only says that one failed · hang: somebody waits · shutdown: told to stop."""
+Role = Literal["cause", "usage", "kernel", "death", "stopped", "hearsay", "hang", "shutdown"]
+"""What a line is.
+
+cause: as good as a traceback · usage: the command line was refused · kernel: the machine says whom it ended · death: a
+process reports another's · stopped: one was told to stop · hearsay: it only says that one failed · hang: somebody waits
+· shutdown: the server was told to stop.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -167,6 +171,15 @@ LINES: tuple[LineRule, ...] = (
         name="child failed", role="hearsay", literal="sigquit from a child", process="scheduler",
         pattern=re.compile(r"Received sigquit from a child proces+\."),
     ),
+    LineRule(
+        name="engine told to stop", role="stopped", literal="trigger received signal", process="EngineCore",
+        pattern=re.compile(r"\[shutdown\] EngineCore: trigger received signal=(?P<exception>SIG[A-Z]+)"),
+    ),
+    LineRule(
+        name="worker left", role="hearsay", literal="WorkerProc was terminated", process="Worker",
+        pattern=re.compile(r"^WorkerProc was terminated"),
+        message="Worker was told to stop, or left by itself (sys.exit)",
+    ),
     # A worker that raised would have logged its traceback before.
     LineRule(
         name="worker initialization", role="hearsay", literal="WorkerProc initialization failed", process="Worker",
@@ -191,7 +204,8 @@ WHAT = re.compile(r"^ *what\(\): +(?P<message>.+)")
 """The message of a C++ exception, on the line after `terminate called`."""
 
 LITERALS = (
-    "Traceback (most recent", 'File "', "Exception ignored in", "ERROR", "CRITICAL", "Error: ", "Exception: ",
+    "Traceback (most recent", "The above exception was", "During handling of the above",
+    'File "', "Exception ignored in", "ERROR", "CRITICAL", "Error: ", "Exception: ",
     "Fatal Python error", "Segfault encountered", "what():", "in world size ", "world_size=",
 )  # fmt: skip
 """Beside those of the rows: what else a reader of a log looks at."""

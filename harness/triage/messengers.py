@@ -134,5 +134,7 @@ UNWRAP = re.compile(r"Worker failed with error '(?P<inner>.*)', please check the
 
 ACCIDENTS = frozenset({"AttributeError", "UnboundLocalError", "NameError", "TypeError"})
 """Raised by nobody on purpose: during the handling of another exception, it is the handler that is broken."""
+TRANSPORT = frozenset({"HTTPStatusError", "HTTPError"})
+"""A library's word for an answer; what was raised from it says whose answer it was, with the status again."""
 LOOKUPS = frozenset({"KeyError", "IndexError", "StopIteration", "AttributeError"})
 """Say which key was asked for; what was raised from them says what that means."""

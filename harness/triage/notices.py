@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness.loglines import LogLine
 from harness.signature import Kind
@@ -15,6 +15,7 @@ RANKED = re.compile(r"\bworld_size=(\d+) rank=\d+|in world size (\d+)")
 WORKER = re.compile(r"\w*Worker|rank\d|(?:[A-Z]{2}\d+ )*TP\d")
 """Tags of processes that are ranks."""
 LAST_ERRORS = 20
+USAGE_LINES = 3
 FIRST_NOTICES = 100
 """Notices that are kept: a server that restarts its engine for ever must not fill the memory."""
 MOST_WORKERS = 10_000
@@ -49,6 +50,8 @@ class Notices:
     workers: set[tuple[str | None, str | None]] = field(default_factory=set)
     """Tag and pid of ranks."""
     world: int = 0
+    open_usage: int = 0
+    """Lines up to this number may belong to a refusal of the command line."""
     shutdown: int | None = None
     """Line from which on the server was told to stop."""
 
@@ -62,6 +65,8 @@ class Notices:
             self._process(line.process, line.pid)
         if "world" in text and (ranked := RANKED.search(text)):
             self.world = max(self.world, int(ranked[1] or ranked[2]))
+        if line.number <= self.open_usage and line.level is None and text.strip():
+            self._more_usage(text)
         for rule in LINES:
             if rule.literal in text and (found := rule.pattern.search(text)):
                 self._notice(rule, found, line, phase)
@@ -108,6 +113,8 @@ class Notices:
         words = {key: value for key, value in found.groupdict().items() if value is not None}
         message = rule.message.format(**words) if rule.message else words.get("message", line.text)
         code = -int(words["signal"]) if "signal" in words else int(words["code"]) if "code" in words else None
+        if rule.role == "usage":
+            self.open_usage = line.number + USAGE_LINES
         kept.append(
             _notice(
                 rule.name, rule.role, line, phase, message.strip(), process=words.get("process") or rule.process,
@@ -116,17 +123,17 @@ class Notices:
             )
         )  # fmt: skip
 
+    def _more_usage(self, text: str) -> None:
+        """A value that pydantic refuses is explained on the lines after argparse's own."""
+        last = self.all("usage")[-1]
+        if "validation error" in last.message:
+            self.by_role["usage"][-1] = replace(last, message=f"{last.message}\n{text}")
+
     def _what(self, message: str) -> None:
         """`what()` belongs to the `terminate called` before it."""
         causes = self.all("cause")
         if causes and causes[-1].rule == "c++ exception" and causes[-1].message == "terminate called":
-            last = causes.pop()
-            causes.append(
-                Notice(
-                    rule=last.rule, role=last.role, line=last.line, process=last.process, pid=last.pid,
-                    phase=last.phase, message=message, kind=last.kind, exception=last.exception,
-                )
-            )  # fmt: skip
+            causes[-1] = replace(causes[-1], message=message)
 
 
 def _notice(

@@ -77,5 +77,5 @@ def _scan(stream: BinaryIO) -> tuple[Collector, Notices]:
             # The first cause is among them; only a healthy start that follows can still change what is said.
             sieve.literals, sieve.busy = restarts, 0
         else:
-            sieve.busy = collector.busy_until
+            sieve.busy = max(collector.busy_until, seen.open_usage)
     return collector, seen

@@ -15,6 +15,7 @@ from harness.triage.messengers import (
     LOOKUPS,
     MESSENGERS,
     MISSING,
+    TRANSPORT,
     WORD,
     MessengerRule,
 )
@@ -96,6 +97,8 @@ def _beats(inner: Traceback, outer: Traceback, link: str | None) -> bool:
     if messenger(outer) is not None:
         return True
     says_more = _kind(inner) not in PLAIN and _kind(outer) in PLAIN
+    if inner.name in TRANSPORT and _kind(outer) == _kind(inner):
+        return False
     if link == "cause":
         return says_more or not (inner.name in LOOKUPS and len(outer.text) > len(inner.text))
     return says_more or (outer.name in ACCIDENTS and inner.name not in ACCIDENTS | LOOKUPS)

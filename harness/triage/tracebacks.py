@@ -117,6 +117,8 @@ class _Writer:
     previous: tuple[int, str] = (0, "")
     """Number and text of its last line."""
     link: Literal["cause", "context"] | None = None
+    lonely: LogLine | None = None
+    """An exception without a head: one that was never raised, if a link follows."""
     after_frame: bool = False
     """The last line was a frame without indentation: the next one is its source."""
 
@@ -169,13 +171,22 @@ class Collector:
             self._dumped(writer, line)
         elif writer.block is not None:
             self._continue(writer, writer.block, line)
-        elif (found := FRAME.match(line.text)) and found[3]:
-            self._headless(writer, line, phase)
+        else:
+            self._outside(writer, line, phase)
         if line.text:
             writer.previous = (line.number, line.text)
         if writer.block is not None:
             self.busy_until = line.number + PATIENCE
         return writer.block is not None
+
+    def _outside(self, writer: _Writer, line: LogLine, phase: str | None) -> None:
+        """No traceback of this writer is open."""
+        if (found := FRAME.match(line.text)) and found[3]:
+            self._headless(writer, line, phase)
+        elif LONELY.match(line.text):
+            writer.lonely = line
+        elif writer.lonely is not None:
+            self._after_lonely(writer, writer.lonely, line, phase)
 
     def _writer(self, line: LogLine) -> _Writer:
         if len(self._writers) > MOST_WRITERS and line.stream not in self._writers:
@@ -223,6 +234,15 @@ class Collector:
         elif line.text.strip() and not line.text.startswith("<"):
             writer.dump, writer.block = "", None
 
+    def _after_lonely(self, writer: _Writer, lonely: LogLine, line: LogLine, phase: str | None) -> None:
+        if line.number - lonely.number > LONGEST_MESSAGE:
+            writer.lonely = None
+        elif link := _link(line.text):
+            self._open(writer, lonely, phase, "")
+            assert writer.block is not None
+            self._frame_or_end(writer, writer.block, lonely)
+            writer.link, writer.lonely = link, None
+
     def _headless(self, writer: _Writer, line: LogLine, phase: str | None) -> None:
         """A frame of no open traceback: its head was logged by a logger that tags only first lines, or is cut off."""
         for other in reversed(self._writers.values()):
@@ -238,13 +258,17 @@ class Collector:
 
     def _continue(self, writer: _Writer, block: Traceback, line: LogLine) -> None:
         text = line.text.strip("│| ") if writer.boxed else line.text.lstrip()
-        link = next((kind for words, kind in LINKS if text.startswith(words)), None)
+        link = _link(text)
         if link and writer.speaking:
             writer.link = link
             block.message += writer.pending
             writer.pending = []
         elif not writer.speaking:
             self._frame_or_end(writer, block, line)
+        elif writer.link is not None and text and _raised(line.text):
+            self._open(writer, line, block.phase, "")  # one that was never raised has no head and no frames
+            assert writer.block is not None
+            self._frame_or_end(writer, writer.block, line)
         elif writer.link is None and text and not writer.closed:
             self._message(writer, block, line)
         elif not text:
@@ -279,8 +303,8 @@ class Collector:
             block.last, writer.after_frame = line.number, not line.text[:1].isspace()
             return
         source, writer.after_frame = writer.after_frame, False
-        raised = RAISED.fullmatch(line.text)
-        if raised is None or raised["name"] in LEVELS or not _is_class(raised["name"]):
+        raised = _raised(line.text)
+        if raised is None:
             return
         if source and not raised["name"].lower().endswith(SUFFIXES):
             return  # without indentation the line after a frame is its source
@@ -320,6 +344,16 @@ def _without_margin(writer: _Writer, line: LogLine) -> LogLine:
         return line._replace(text=HEAD)  # the next of the group; some have no head of their own
     writer.block, writer.speaking = None, False
     return line._replace(text="")
+
+
+def _link(text: str) -> Literal["cause", "context"] | None:
+    return next((kind for words, kind in LINKS if text.startswith(words)), None)
+
+
+def _raised(text: str) -> re.Match[str] | None:
+    """A line that names an exception, alone or with its message."""
+    found = RAISED.fullmatch(text)
+    return found if found and found["name"] not in LEVELS and _is_class(found["name"]) else None
 
 
 def _is_class(name: str) -> bool:

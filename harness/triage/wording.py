@@ -23,7 +23,7 @@ NORMALISE: tuple[tuple[re.Pattern[str], Replacement], ...] = (
     (re.compile(r"\x1b\[[0-9;]*m|\\x1b\[[0-9;]*m"), ""),
     # --- lists that grow with every release, and reports that follow a sentence
     (re.compile(r"(Supported architectures: ).*", re.DOTALL), r"\1…"),
-    (re.compile(r"(\(choose from ).*\)", re.DOTALL), r"\1…)"),
+    (re.compile(r"(\(choo?se from ).*\)", re.DOTALL), r"\1…)"),
     (
         re.compile(
             r"(\b(?:Available|Registered|Supported|Known) [\w ]+: |\b(?:[Ee]xpected|[Mm]ust be) one of:? ).*", re.DOTALL
@@ -66,14 +66,19 @@ NORMALISE: tuple[tuple[re.Pattern[str], Replacement], ...] = (
     (re.compile(r"\s+"), " "),
 )
 
+PYDANTIC = re.compile(r"\s*\[type=[^\n]*|^\s*For further information visit [^\n]*", re.MULTILINE)
+"""What pydantic says of each error beside the error: its type, the whole input, where to read more."""
+
 HEADLINES: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = (
     # pydantic: "1 validation error for ModelConfig\n  Value error, SENTENCE [type=value_error, input_value=…".
-    # The first line says nothing, and what follows `[type=` is the whole input.
+    # The first line says nothing; PYDANTIC takes the input, which follows `[type=`, out of every error.
     (
         re.compile(r"^\d+ validation errors? for \w+$"),
-        re.compile(
-            r"^\d+ validation errors? for \w+\n(?P<said>.*?)(?:\s*\[type=.*|\s*For further information.*)?$", re.DOTALL
-        ),
+        re.compile(r"^\d+ validation errors? for \w+\n(?P<said>.*)$", re.DOTALL),
+    ),
+    (
+        re.compile(r"^argument \S+: \d+ validation errors? for \w+$"),
+        re.compile(r"^(?P<said>.*)$", re.DOTALL),
     ),
     # The hub's client: the status, then who refused what.
     (re.compile(r"^\d{3} (?:Client|Server) Error\b.*$"), re.compile(r"^(?P<said>.*)$", re.DOTALL)),
@@ -100,7 +105,17 @@ BLOCKING = re.compile(r"CUDA_LAUNCH_BLOCKING['\"]?[=:] ?['\"]?1")
 """Launches were synchronous, so the stack may be trusted."""
 
 PLUMBING = frozenset(
-    {"sync_wrapper", "async_wrapper", "decorate_context", "wrapper", "wrapped", "inner", "_inner_fn", "__call__"}
+    {
+        "sync_wrapper",
+        "async_wrapper",
+        "decorate_context",
+        "wrapper",
+        "wrapped",
+        "inner",
+        "_inner_fn",
+        "__call__",
+        "resolve_obj_by_qualname",
+    }
 )
 """Functions of the server that only pass calls on: never the one to name in a title."""
 

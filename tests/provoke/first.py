@@ -132,16 +132,15 @@ module.Worker.load_model = load_model""",
         serve=TP2,
         env=BIND,
         patch=Patch(
-            module=WORKER,
+            module="vllm.v1.worker.cpu_worker",
             code="""
-inner = module.Worker.determine_available_memory
+inner = module.CPUWorker.determine_available_memory
 def determine_available_memory(self):
     import torch
     if self.rank == 1: raise ValueError("checksum of shard 1 is wrong")
     torch.distributed.barrier()
     return inner(self)
-from vllm.v1.worker import cpu_worker
-cpu_worker.CPUWorker.determine_available_memory = determine_available_memory""",
+module.CPUWorker.determine_available_memory = determine_available_memory""",
         ),
     ),
     Fault(
