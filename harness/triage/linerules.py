@@ -139,6 +139,10 @@ LINES: tuple[LineRule, ...] = (
         pattern=re.compile(r"Shard process was signaled to shutdown with signal (?P<signal>\d+)"),
     ),
     LineRule(
+        name="shard cannot start", role="death", literal="Error: ShardCannotStart", process="shard",
+        pattern=re.compile(r"^Error: ShardCannotStart"),
+    ),
+    LineRule(
         name="torchrun", role="death", literal="received by PID", process="rank",
         pattern=re.compile(r"Signal (?P<signal>\d+) \(SIG\w+\) received by PID"),
     ),

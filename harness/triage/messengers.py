@@ -58,10 +58,6 @@ MESSENGERS: tuple[MessengerRule, ...] = (
             r"^(?:Initialization failed\. Please see the error messages above\.|Rank \d+ scheduler died)"
         ),
     ),
-    MessengerRule(
-        name="shard cannot start", role="messenger", fatal=True,
-        exception=re.compile(r"^(?:ShardCannotStart|ShardFailed)$"),
-    ),
     # Printed by many a clean SIGTERM: no failure by itself.
     MessengerRule(name="engine is dead", role="messenger", exception=re.compile(r"^Engine(?:Dead|Generate)Error$")),
     MessengerRule(

@@ -19,8 +19,6 @@ def _sorted(found: re.Match[str]) -> str:
 
 
 NORMALISE: tuple[tuple[re.Pattern[str], Replacement], ...] = (
-    # --- colours that a message carries itself, as text of its escape
-    (re.compile(r"\x1b\[[0-9;]*m|\\x1b\[[0-9;]*m"), ""),
     # --- lists that grow with every release, and reports that follow a sentence
     (re.compile(r"(Supported architectures: ).*", re.DOTALL), r"\1…"),
     (re.compile(r"(\(choo?se from ).*\)", re.DOTALL), r"\1…)"),
