@@ -15,6 +15,7 @@ from test_log_samples import LOGS, lines_of
 from harness import timeline, triage
 from harness.runtimes import RUNTIMES
 from harness.signature import Kind, Signature
+from harness.triage import kinds
 
 RAISE = "Traceback (most recent call last):"
 FRAME = '  File "/opt/vllm-1/vllm/{file}", line 7, in {function}'
@@ -408,7 +409,8 @@ def test_exit_without_a_word() -> None:
 def test_every_kind_has_its_blame() -> None:
     assert set(triage.BLAME) == set(get_args(Kind))
     theirs = {kind for kind, fault in triage.BLAME.items() if fault != "product"}
-    assert theirs | {"cuda_error"} == set(triage.FIXES), "an Xid is the node's"
+    clear = {rule.kind for rule in kinds.CLEAR}
+    assert theirs | clear == set(triage.FIXES)
 
 
 # --- output
@@ -463,3 +465,37 @@ def test_import_is_light() -> None:
     assert (
         subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True).stdout.strip() == "[]"
     )
+
+
+@pytest.mark.parametrize(
+    ("stem", "blame"),
+    [
+        ("written-gpu-memory-held", "node"),
+        ("written-inductor-oom", "product"),
+        ("written-xid", "node"),
+        ("written-cuda-asynchronous", "product"),
+        ("0.32.0-cpu-hub-503", "node"),
+        ("0.32.0-cpu-hub-404", "scenario"),
+        ("0.32.0-cpu-segfault-own-worker", "product"),
+        ("0.32.0-cpu-sigterm-engine-ready", "node"),
+        ("written-kernel-oom", "node"),
+    ],
+)
+def test_whose_fault(stem: str, blame: str) -> None:
+    found = sample(stem).signature
+    assert found is not None
+    assert triage.blame(found) == blame
+
+
+def test_an_asynchronous_stack_is_not_trusted() -> None:
+    """The next call reports it: two nights, two functions, one bug."""
+    error = (
+        "torch.AcceleratorError: CUDA error: an illegal memory access was encountered\n"
+        "CUDA kernel errors might be asynchronously reported at some other API call.\n"
+        "For debugging consider passing CUDA_LAUNCH_BLOCKING=1"
+    )
+    one, other = signature(log(error, function="forward")), signature(log(error, function="sample"))
+    assert one.id == other.id
+    assert "not to be trusted" in one.title
+    assert one.confidence < 0.7
+    assert one.frames[0].function == "forward", "kept, for whoever knows better"

@@ -12,11 +12,10 @@ import signal
 
 from harness.errors import Blame
 from harness.signature import Frame, Kind, Signature
-from harness.triage.kinds import BLAME, DUMPED_SIGNALS, KINDS, OWN_SIGNALS
+from harness.triage.kinds import BLAME, CLEAR, DUMPED_SIGNALS, KINDS, OWN_SIGNALS
 from harness.triage.tracebacks import Traceback
 from harness.triage.wording import (
     ASYNCHRONOUS,
-    BLOCKING,
     GENERIC,
     GROUPING,
     HEADLINES,
@@ -96,7 +95,7 @@ def of_traceback(block: Traceback, phase: str | None) -> Signature:
     exception = DUMPED_SIGNALS.get(headline, block.name)
     kind = kind_of(exception, headline, own)
     # Whoever calls next reports it: the function is where it was noticed, and no part of its identity.
-    trusted = kind != "cuda_error" or not ASYNCHRONOUS.search(block.text) or BLOCKING.search(block.text) is not None
+    trusted = kind != "cuda_error" or not ASYNCHRONOUS.search(block.text)
     name = function.function if function and trusted else None
     words = f"{exception}: {_clip(normalise(headline))}".rstrip(": ")
     return make(
@@ -246,12 +245,11 @@ def check_failed(name: str, message: str) -> Signature:
 
 
 def blame(signature: Signature) -> Blame:
-    """Whose fault: the kind's, except for the signals that a program gives itself."""
+    """Whose fault: the kind's, except for the signals that a program gives itself and what its words make clear."""
     if signature.kind == "killed_signal" and signature.exception in OWN_SIGNALS:
         return "product"
-    if signature.exception == "Xid":
-        return "node"
-    return BLAME[signature.kind]
+    clear = (rule.blame for rule in CLEAR if rule.kind == signature.kind and rule.message.search(signature.normalised))
+    return next(clear, BLAME[signature.kind])
 
 
 def signal_of(how: str) -> str | None:

@@ -145,6 +145,26 @@ BLAME: Mapping[Kind, Blame] = {
     "hub_access": "scenario",  # 401, 403, 404, a missing model folder
 }  # fmt: skip
 
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClearRule:
+    """A message that says whose fault it is, whatever is usual for its kind."""
+
+    kind: Kind
+    message: re.Pattern[str]
+    blame: Blame
+
+
+CLEAR: tuple[ClearRule, ...] = (
+    ClearRule(
+        kind="oom_gpu", message=re.compile(r"Free memory on device .* on startup"), blame="node"
+    ),  # held by others
+    ClearRule(kind="cuda_error", message=re.compile(r"^Xid \d+"), blame="node"),
+    ClearRule(  # an outage
+        kind="hub_access", message=re.compile(r"\b50\d\b|couldn't connect to|Connection refused"), blame="node"
+    ),
+)
+
 OWN_SIGNALS = frozenset({"SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE", "SIGTRAP"})
 """Signals that a program gets from its own mistake."""
 DUMPED_SIGNALS: Mapping[str, str] = {
@@ -158,12 +178,13 @@ DUMPED_SIGNALS: Mapping[str, str] = {
 """A signal in the words of faulthandler and of shells."""
 
 FIXES: Mapping[Kind, str] = {
+    "oom_gpu": "another process holds memory of the GPU: end it, or wait for it, then run it again",
     "oom_host": "free memory on the node, or ask for less: smaller model, VLLM_CPU_KVCACHE_SPACE, fewer ranks",
     "disk_full": "free space under the caches and the temporary folder, then run it again",
     "port_in_use": "run it again: another process took the port between the choice and the bind",
     "killed_signal": "see who sent the signal (kernel log for the OOM killer, the CI agent's log), then run it again",
     "cuda_error": "the driver reported a fault of the GPU (Xid): drain the node and look at its kernel log",
     "unsupported_gpu": "run it on a node with the GPU that the scenario needs, and name it under `needs`",
-    "hub_access": "check `model` and `revision` in the scenario (paths start with ./ or /), and this node's hub token",
+    "hub_access": "see that this node reaches the hub, and check `model` and `revision` in the scenario (paths start with ./ or /), and this node's hub token",
 }
 """What to do where the fault is not the product's."""

@@ -99,9 +99,6 @@ ASYNCHRONOUS = re.compile(
     r"|device-side assert|misaligned address"
 )
 """Reported by whichever call comes next: the stack is where it was noticed, not where it happened."""
-BLOCKING = re.compile(r"CUDA_LAUNCH_BLOCKING['\"]?[=:] ?['\"]?1")
-"""Launches were synchronous, so the stack may be trusted."""
-
 PLUMBING = frozenset(
     {
         "sync_wrapper",
