@@ -185,6 +185,7 @@ FIXES: Mapping[Kind, str] = {
     "killed_signal": "see who sent the signal (kernel log for the OOM killer, the CI agent's log), then run it again",
     "cuda_error": "the driver reported a fault of the GPU (Xid): drain the node and look at its kernel log",
     "unsupported_gpu": "run it on a node with the GPU that the scenario needs, and name it under `needs`",
-    "hub_access": "see that this node reaches the hub, and check `model` and `revision` in the scenario (paths start with ./ or /), and this node's hub token",
+    "hub_access": "see that this node reaches the hub, and check its token, and `model` and `revision` in the scenario"
+    " (paths start with ./ or /)",
 }
 """What to do where the fault is not the product's."""
