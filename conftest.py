@@ -2,6 +2,7 @@
 
     pytest scenarios/                                   all of them
     pytest scenarios/tiny_lm.yaml::tiny_lm[eager]       one variant; `::tiny_lm` is the scenario with all its variants
+    pytest scenarios/ --known expected                  a known failure is a skip, and its absence a failure
     pytest scenarios/ -k eager -n 4 --junitxml all.xml  as with any test; each run leases its own GPUs, or the CPU
 
 Files count only where they, or their folder, are named on the command line: bare `pytest` runs tests/ alone. A need
@@ -36,12 +37,15 @@ NOTHING_RAN = 3
 """As `harness run` exits: an error of the harness, the node or the scenario."""
 REPORTED = "harness"
 """Key of the user property that carries a run's line from a worker to the process that prints it."""
+EXPECTED = "known"
+"""Key of the user property of a run that met a known failure: pytest skips it, but it ran."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("harness", "scenarios")
     group.addoption("--build", default="current", metavar="BUILD", help="build to run scenarios on (default: current)")
     group.addoption("--out", default="reports", metavar="DIR", help="folder for the reports of scenarios")
+    group.addoption("--known", choices=["expected"], help="a known failure is a skip, and its absence a failure")
     group.addoption("--set", dest="sets", action="append", default=[], metavar="KEY=VALUE", help="scenario override")
 
 
@@ -53,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    if file_path.suffix != ".yaml" or not _named(file_path, parent.config):
+    if not _is_scenario(file_path) or not _named(file_path, parent.config):
         return None
     return ScenarioCollector.from_parent(parent, path=file_path)
 
@@ -100,10 +104,13 @@ class ScenarioItem(pytest.Item):
                     sets=tuple(self.config.getoption("sets")),
                     on_event=view.PlainView(sys.stdout),
                     skip_unmet=True,
+                    handling=runs.Handling(expected=self.config.getoption("known") == "expected"),
                 )
         except Interrupted as error:
             raise KeyboardInterrupt(str(error)) from None
         self.user_properties.append((REPORTED, f"{run.verdict} {run.title}: {out / run.id}"))
+        if run.expected:
+            self.user_properties.append((EXPECTED, True))
         if run.signature:
             self.user_properties.append(("signature", run.signature.id))
         _tell(run, out / run.id)
@@ -127,7 +134,7 @@ class Tally:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call":
-            self._ran += not report.skipped
+            self._ran += not report.skipped or any(name == EXPECTED for name, _ in report.user_properties)
             self._lines += [str(value) for name, value in report.user_properties if name == REPORTED]
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
@@ -155,6 +162,10 @@ def _arguments(config: pytest.Config) -> list[Path]:
     return [Path(config.invocation_params.dir, argument.partition("::")[0]).resolve() for argument in config.args]
 
 
+def _is_scenario(file: Path) -> bool:
+    return file.suffix == ".yaml" and file.name != "known_failures.yaml"
+
+
 def _named(file: Path, config: pytest.Config) -> bool:
     tests = [config.rootpath / folder for folder in config.getini("testpaths")]
     if any(file.is_relative_to(folder) for folder in tests):
@@ -163,7 +174,7 @@ def _named(file: Path, config: pytest.Config) -> bool:
 
 
 def _asks_for_scenarios(config: pytest.Config) -> bool:
-    files = [file for named in _arguments(config) for file in (named, *named.glob("*.yaml")) if file.suffix == ".yaml"]
+    files = [file for named in _arguments(config) for file in (named, *named.glob("*.yaml")) if _is_scenario(file)]
     return any(_named(file, config) for file in files)
 
 
@@ -177,15 +188,23 @@ def _build(config: pytest.Config) -> Build:
 
 
 def _tell(run: Run, folder: Path) -> None:
-    from harness.report.cases import headline, verdict
+    from harness.report.cases import headline, known_words, verdict
     from harness.report.text import one_line
 
     reason, fix = one_line(run.reason), one_line(run.fix)
     if verdict(run) == "SKIP":
         pytest.skip("; ".join(filter(None, (reason, fix))))
+    if run.expected:
+        pytest.skip(f"{known_words(run)}: {headline(run)}")
     if verdict(run) != "PASS":
         title = headline(run)
-        more = (reason if reason != title else "", fix, f"report: {folder / 'summary.md'}", one_line(run.reproduce))
+        more = (
+            reason if reason != title else "",
+            known_words(run),
+            fix,
+            f"report: {folder / 'summary.md'}",
+            one_line(run.reproduce),
+        )
         raise NotPassed("\n".join([f"{verdict(run)}: {title}", *filter(None, more)]))
 
 

@@ -24,6 +24,7 @@ from harness.errors import HarnessError, Interrupted, UnmetError, UsageError
 if TYPE_CHECKING:
     from harness.build import Build
     from harness.events import OnEvent
+    from harness.known import Step
     from harness.node import Node
     from harness.record import Run
     from harness.scenario import Scenario
@@ -99,6 +100,14 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="override, as in serve.max-model-len=512",
     )
     run.add_argument("--repeat", type=_positive, default=1, metavar="N", help="run N times; any failure is a failure")
+    run.add_argument(
+        "--peel", action="store_true", help="at a known failure launch again with its workaround, to see what is behind"
+    )
+    run.add_argument(
+        "--known",
+        choices=["expected"],
+        help="a known failure is no news (exit 0, skipped in JUnit); its absence is one",
+    )
     run.add_argument("--skip-unmet", action="store_true", help="SKIP, not ERROR, where this node cannot meet the needs")
     run.add_argument("--out", type=Path, default=Path("reports"), help="folder for the reports (default: reports)")
     run.add_argument(
@@ -189,25 +198,54 @@ def _load(words: argparse.Namespace) -> list[Scenario]:
 
 
 def _run(words: argparse.Namespace) -> int:
-    from harness import build, view
+    from harness import build, known, view
 
+    if words.peel and words.repeat > 1:
+        raise UsageError("--peel and --repeat do not go together", fix="peel once, then repeat what is behind")
     chosen = build.parse(words.build)
     loaded = _load(words)  # all of them, before the first one starts: a typo in the last must not cost an hour
-    runs: list[Run] = []
+    for scenario in loaded:
+        known.beside(scenario.path)
+    ladders: list[list[Run]] = []
     with view.choose(sys.stdout) as show:
         for scenario in loaded:
             for number in range(1, words.repeat + 1):
                 attempt = f"{number}/{words.repeat}" if words.repeat > 1 else None
-                runs.append(_execute(scenario, chosen, words, show, attempt=attempt))
+                ladders.append(_rungs(scenario, chosen, words, show, attempt=attempt))
+    runs = [run for rungs in ladders for run in rungs]
     for run in runs:
         print(view.closing(run, words.out / run.id))
     if words.repeat > 1:
         print("\n".join(view.tally(runs)))
-    return _worst({"PASS": 0, "FAIL": 1, "ERROR": 3}.get(run.verdict or "ERROR") for run in runs)
+    if words.peel:
+        print("\n".join(line for rungs in ladders for line in (f"{rungs[0].title}:", *view.ladder(rungs))))
+    return _worst(_code(rungs[0]) for rungs in ladders)  # what is behind a failure is news, not a second failure
+
+
+def _code(run: Run) -> int | None:
+    return 0 if run.expected else {"PASS": 0, "FAIL": 1, "ERROR": 3}.get(run.verdict or "ERROR")
+
+
+def _rungs(
+    scenario: Scenario, chosen: Build, words: argparse.Namespace, show: OnEvent, *, attempt: str | None
+) -> list[Run]:
+    """One run; with `--peel` one more under each workaround that it takes to get past known failures."""
+    from harness import known
+
+    def launch(under: tuple[Step, ...]) -> Run:
+        return _execute(scenario, chosen, words, show, attempt=attempt, under=under)
+
+    return list(known.peel(launch, known.beside(scenario.path))) if words.peel else [launch(())]
 
 
 def _execute(
-    scenario: Scenario, chosen: Build, words: argparse.Namespace, show: OnEvent, *, attempt: str | None
+    scenario: Scenario,
+    chosen: Build,
+    words: argparse.Namespace,
+    show: OnEvent,
+    *,
+    attempt: str | None,
+    under: tuple[Step, ...],
 ) -> Run:
     from harness import run
 
@@ -220,6 +258,7 @@ def _execute(
         grace=words.grace,
         skip_unmet=words.skip_unmet,
         attempt=attempt,
+        handling=run.Handling(expected=words.known == "expected", under=under, peel=bool(under)),
     )
 
 
@@ -237,11 +276,14 @@ def _fetch(words: argparse.Namespace) -> int:
 
 
 def _validate(words: argparse.Namespace) -> int:
-    from harness import scenario
+    from harness import known, scenario
 
     problems: list[str] = []
     for word in words.scenarios:
         path, variant = scenario.find(word)
+        if path.name == known.KNOWN_FAILURES:
+            print(f"{path}: ok, {len(known.load(path).entries)} known failures")
+            continue
         file = scenario.load_file(path)
         names = [variant] if variant else [None, *file.variants]
         warnings = [w for name in names for w in scenario.warnings(scenario.load(path, variant=name))]

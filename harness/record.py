@@ -40,6 +40,24 @@ class Teardown:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class KnownFailure:
+    """A failure that somebody reported, met by a run."""
+
+    refs: tuple[str, ...]
+    title: str
+    """Of the signature that was met."""
+    fixed: str | None = None
+    """Where it is fixed: a release or a change."""
+    builds: str = ""
+    """The releases that have it: `>=0.29.0,<0.30.0`."""
+
+    @property
+    def words(self) -> str:
+        """`vllm#54636, fixed in 0.30.0`."""
+        return ", ".join((*self.refs, f"fixed in {self.fixed}" if self.fixed else "no fix known"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
     """One launch of one scenario on one build: what was asked, what happened, and the verdict."""
 
@@ -69,7 +87,7 @@ class Run:
     reason: str = ""
     """One sentence: why the verdict is not PASS, or what passed."""
     fix: str = ""
-    """For ERROR and SKIP: what to do."""
+    """What to do, where that can be said."""
     blame: Blame | None = None
     version: str | None = None
     packages: Mapping[str, str] = field(default_factory=dict)
@@ -91,6 +109,12 @@ class Run:
     """How the leader ended: `exit 1`, `SIGKILL`; None: it ran until we stopped it."""
     checks: tuple[CheckResult, ...] = ()
     signature: Signature | None = None
+    known: KnownFailure | None = None
+    """The known failure that the signature is."""
+    expected: bool = False
+    """That failure is due here, and the run was asked to treat it so (`--known expected`): FAIL, but nothing new."""
+    under: tuple[str, ...] = ()
+    """Workarounds that the run was made with, each with what it removes: `edit of F in FILE, removes X`."""
     wrappers: tuple[str, ...] = ()
     evidence: tuple[tuple[int, int], ...] = ()
     """First and last line, in server.log, of what the signature was read from."""

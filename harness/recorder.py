@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import threading
 import uuid
@@ -15,6 +17,7 @@ from harness import __version__, clock, launch, masking, node, report
 from harness.build import Build
 from harness.errors import HarnessError, NodeError
 from harness.events import Event, OnEvent
+from harness.known import Step
 from harness.masking import Masker
 from harness.record import Run, Verdict, save
 from harness.scenario import Scenario
@@ -27,7 +30,16 @@ class Recorder:
         self.update()
 
     @classmethod
-    def open(cls, scenario: Scenario, *, build: Build, out: Path, reproduce: str, attempt: str | None) -> Recorder:
+    def open(
+        cls,
+        scenario: Scenario,
+        *,
+        build: Build,
+        out: Path,
+        reproduce: str,
+        attempt: str | None,
+        under: tuple[Step, ...] = (),
+    ) -> Recorder:
         """Make the run's folder under `out` and its first record, `state: running`."""
         here = node.describe()
         label = f"{scenario.name}.{scenario.variant}" if scenario.variant else scenario.name
@@ -41,12 +53,13 @@ class Recorder:
             variant=scenario.variant,
             resolved=masking.redact(scenario.resolved()),
             refs=scenario.refs,
-            fingerprint=scenario.fingerprint,
+            fingerprint=_fingerprint(scenario, under),
             build=str(build),
             node_class=here.node_class,
             node=here.record(),
             reproduce=reproduce,
             attempt=attempt,
+            under=tuple(step.words for step in under),
             started=clock.utc(),
             harness=__version__,
         )
@@ -77,6 +90,14 @@ class Recorder:
         on_event(Event(kind="step", text=name))
         yield
         self.update(steps={**self.run.steps, name: round(clock.now() - begun, 3)})
+
+
+def _fingerprint(scenario: Scenario, under: tuple[Step, ...]) -> str:
+    """Under a workaround it is another question."""
+    if not under:
+        return scenario.fingerprint
+    steps = [step.model_dump_json(by_alias=True, exclude_defaults=True) for step in under]
+    return hashlib.sha256(json.dumps([scenario.fingerprint, *steps]).encode()).hexdigest()[:12]
 
 
 @contextmanager

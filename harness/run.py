@@ -13,15 +13,15 @@ import shlex
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness import clock, environment, launch, masking, node, verdict, weights
+from harness import clock, environment, known, launch, masking, node, verdict, wanted, weights
 from harness.build import Build
 from harness.checks import CHECKS, CORPORA
 from harness.conduct import Conduct, Finding
 from harness.environment import Environment
-from harness.errors import HarnessError, Interrupted, UnmetError
+from harness.errors import HarnessError, Interrupted, ScenarioError, UnmetError
 from harness.events import Event, OnEvent, ignore
 from harness.launch import Launch
 from harness.masking import Masker
@@ -29,7 +29,7 @@ from harness.node import Lease, Node
 from harness.record import Run, Teardown
 from harness.recorder import Recorder
 from harness.runtimes import RUNTIMES
-from harness.scenario import Scenario
+from harness.scenario import Expect, Scenario
 from harness.server.living import Server
 from harness.weights import Fetched
 
@@ -38,6 +38,25 @@ GPU_RETURN_SECONDS = 30.0
 GPU_SLACK_MIB = 64
 LEASE_SECONDS = 4 * 3600.0
 """A run waits for GPUs or the CPU as long as the longest nightly may hold them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Handling:
+    """What a run does about known failures."""
+
+    expected: bool = False
+    """One that is met is nothing new, and one that is due and not met is a failure."""
+    under: tuple[known.Step, ...] = ()
+    """Workarounds to make the run with; nothing is due then, and nothing is reproduced."""
+    peel: bool = False
+    """The run is part of a ladder; for the command that makes it again."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return (*(("--known", "expected") if self.expected else ()), *(("--peel",) if self.peel else ()))
+
+
+AS_THEY_ARE = Handling()
 
 
 def execute(
@@ -51,6 +70,7 @@ def execute(
     grace: float = 8.0,
     skip_unmet: bool = False,
     attempt: str | None = None,
+    handling: Handling = AS_THEY_ARE,
 ) -> Run:
     """Run one scenario on one build and write its folder under `out`.
 
@@ -61,10 +81,11 @@ def execute(
     Raises:
         Interrupted, KeyboardInterrupt: after the record, marked interrupted, was written and the server taken down.
     """
-    recorder = Recorder.open(scenario, build=build, out=out, reproduce=command(scenario, build, sets), attempt=attempt)
+    again = command(scenario, build, sets, handling)
+    recorder = Recorder.open(scenario, build=build, out=out, reproduce=again, attempt=attempt, under=handling.under)
     on_event(Event(kind="run", text=f"{recorder.run.title} on {build} → {recorder.folder}"))
     try:
-        _stages(recorder, scenario, build=build, on_event=on_event, port=port, grace=grace)
+        _stages(recorder, scenario, build=build, on_event=on_event, port=port, grace=grace, handling=handling)
     except (Interrupted, KeyboardInterrupt) as error:
         if recorder.run.state != "interrupted":
             recorder.interrupt(error)
@@ -77,31 +98,44 @@ def execute(
         recorder.fail(HarnessError(f"unexpected {type(error).__name__}: {error}", fix="report it"), verdict="ERROR")
         raise
     run = recorder.run
-    on_event(Event(kind="verdict", text=f"{run.verdict} {run.title}: {run.reason}", ok=run.verdict == "PASS"))
+    noted = f" (known: {run.known.words})" if run.known else ""
+    on_event(Event(kind="verdict", text=f"{run.verdict} {run.title}: {run.reason}{noted}", ok=run.verdict == "PASS"))
     return run
 
 
-def command(scenario: Scenario, build: Build, sets: tuple[str, ...]) -> str:
+def command(scenario: Scenario, build: Build, sets: tuple[str, ...], handling: Handling = AS_THEY_ARE) -> str:
     """The command line that makes a run again."""
     path = os.path.relpath(scenario.path) if scenario.path.is_relative_to(Path.cwd()) else str(scenario.path)
     variant = ["--variant", scenario.variant] if scenario.variant else []
     changes = [word for change in sets for word in ("--set", change)]
-    return shlex.join(["harness", "run", path, *variant, "--build", str(build), *changes])
+    return shlex.join(["harness", "run", path, *variant, "--build", str(build), *changes, *handling.words])
 
 
 def _stages(
-    recorder: Recorder, scenario: Scenario, *, build: Build, on_event: OnEvent, port: int | None, grace: float
+    recorder: Recorder,
+    scenario: Scenario,
+    *,
+    build: Build,
+    on_event: OnEvent,
+    port: int | None,
+    grace: float,
+    handling: Handling,
 ) -> None:
     here = node.read()
     _check_needs(scenario, here)
     weights.present(scenario)
+    scenario = _with_expectation(scenario, handling)
+    known.beside(scenario.path)  # what is wrong in it is said before minutes are spent
     for name, params in scenario.checks.items():
         CHECKS[name].prepare(params, model=scenario.model, corpora=CORPORA)
     with ExitStack() as stack:
         with recorder.step("environment", on_event):
             provided = environment.provide(build, here, on_step=_noticer(on_event))
             stack.enter_context(environment.in_use(provided))
-        scenario = _adapted(recorder, scenario, provided)
+        scenario = _adapted(recorder, scenario, provided, handling.under)
+        if edits := [step.edit for step in handling.under if step.edit]:
+            with recorder.step("edits", on_event):
+                provided = stack.enter_context(known.edited(provided, edits, folder=recorder.folder))
         with recorder.step("weights", on_event):
             fetched = _fetch(scenario, provided)
         recorder.update(revisions={each.model: each.revision for each in fetched if each.revision})
@@ -111,7 +145,7 @@ def _stages(
         planned = _plan(recorder, scenario, provided, lease, port=port)
         before = node.gpu_used_mib(lease.gpus)
         finding, teardown = _serve(recorder, scenario, planned, on_event=on_event, grace=grace)
-        _conclude(recorder, scenario, finding, _with_gpus(teardown, before, lease))
+        _conclude(recorder, scenario, finding, _with_gpus(teardown, before, lease), handling)
 
 
 def _check_needs(scenario: Scenario, here: Node) -> None:
@@ -123,9 +157,19 @@ def _check_needs(scenario: Scenario, here: Node) -> None:
         raise UnmetError(error.what, fix=scenario.hint(here)) from None
 
 
-def _adapted(recorder: Recorder, scenario: Scenario, provided: Environment) -> Scenario:
-    """The scenario for this very version; record what is run and on what."""
+def _with_expectation(scenario: Scenario, handling: Handling) -> Scenario:
+    """With the id of the run that `@run.json` names; under a workaround nothing is foretold."""
+    if scenario.expect is None:
+        return scenario
+    word = wanted.resolve(scenario.expect.signature)
+    return replace(scenario, expect=None if handling.under else Expect(signature=word))
+
+
+def _adapted(recorder: Recorder, scenario: Scenario, provided: Environment, under: tuple[known.Step, ...]) -> Scenario:
+    """The scenario for this very version and these workarounds; record what is run and on what."""
     adapted, applied = scenario.apply_when(provided.version)
+    for step in under:
+        adapted = _around(adapted, step)
     recorder.update(
         version=provided.version,
         packages=provided.packages,
@@ -134,6 +178,21 @@ def _adapted(recorder: Recorder, scenario: Scenario, provided: Environment) -> S
     )
     environment.write_lock(provided, recorder.folder / "packages.lock")
     return adapted
+
+
+def _around(scenario: Scenario, step: known.Step) -> Scenario:
+    """The scenario with the overrides of a workaround, and without asking for what that takes away."""
+    if step.edit and known.PYTHONPATH in scenario.env:
+        raise ScenarioError(
+            f"{scenario.path}: `env.{known.PYTHONPATH}` would hide the edited sources",
+            fix="take it out, or do not peel",
+        )
+    changed = scenario.overlaid(step.serve, step.env, why=f"with {step.words}")
+    return replace(
+        changed,
+        subject=tuple(word for word in changed.subject if word not in step.taken),
+        checks={name: params for name, params in changed.checks.items() if name not in step.taken},
+    )
 
 
 def _fetch(scenario: Scenario, provided: Environment) -> tuple[Fetched, ...]:
@@ -249,9 +308,17 @@ def _held(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
     ]
 
 
-def _conclude(recorder: Recorder, scenario: Scenario, finding: Finding, teardown: Teardown) -> None:
+def _conclude(recorder: Recorder, scenario: Scenario, finding: Finding, teardown: Teardown, handling: Handling) -> None:
     judged = verdict.judge(finding, teardown, expect=scenario.expect)
+    catalogue, version = known.beside(scenario.path), recorder.run.version
+    met = catalogue.met(finding.signature, version)
+    expected = False
+    if handling.expected and not handling.under and scenario.expect is None:
+        due = catalogue.due(scenario, version)
+        expected, judged = verdict.is_expected(judged, met, due), verdict.missed(judged, met, due)
     recorder.finish(
+        known=met.recorded(finding.signature.title) if met and finding.signature else None,
+        expected=expected,
         state="finished",
         verdict=judged.verdict,
         reason=judged.reason,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from harness import triage
+from harness import triage, wanted
 from harness.conduct import Finding
 from harness.errors import Blame
+from harness.known import Known
 from harness.record import Teardown, Verdict
 from harness.scenario import Expect
+from harness.signature import Signature
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,33 +23,54 @@ class Judgement:
 
 
 def judge(finding: Finding, teardown: Teardown, *, expect: Expect | None) -> Judgement:
-    """`expect`: the scenario reproduces a known failure, and passes when it fails as foretold."""
-    if expect:
-        return _reproduction(expect.signature, finding)
-    if finding.signature is None:
-        return _passed(finding, teardown)
-    blame = triage.blame(finding.signature)
-    if blame == "product":
-        return Judgement(verdict="FAIL", reason=finding.reason, blame=blame)
-    fix = triage.FIXES.get(finding.signature.kind, "repair the node or the scenario and run it again")
-    return Judgement(verdict="ERROR", reason=finding.reason, fix=fix, blame=blame)
+    """`expect`: the scenario reproduces a known failure, and passes when it fails as foretold; its word is resolved."""
+    found = finding.signature
+    if found and expect and wanted.named(expect.signature, found):
+        return _passed(f"reproduced: {found.title}", "reproduced", teardown)
+    judged = _passed(finding.reason, "passed", teardown) if found is None else _failed(found, finding.reason)
+    if expect is None or judged.verdict == "ERROR":
+        return judged
+    got = f"got {found.id}: {finding.reason}" if found else f"but nothing failed: {finding.reason}"
+    return Judgement(verdict="FAIL", reason=f"expected signature {expect.signature}, {got}", blame="product")
 
 
-def _passed(finding: Finding, teardown: Teardown) -> Judgement:
-    held = (*teardown.survivors, *(left for left in teardown.left if left.startswith("GPU")))
-    if not held:
-        return Judgement(verdict="PASS", reason=finding.reason)
-    return Judgement(
-        verdict="ERROR",
-        reason=f"passed, but was not taken down: {'; '.join(held)}",
-        fix="free the node before the next run",
-        blame="node",
+def is_expected(judged: Judgement, met: Known | None, due: Sequence[Known]) -> bool:
+    """Whether a failure is one that may be there today: due for this scenario, or known without a place of its own."""
+    if judged.verdict != "FAIL" or met is None:
+        return False
+    return met in due or not (due or met.scenarios)
+
+
+def missed(judged: Judgement, met: Known | None, due: Sequence[Known]) -> Judgement:
+    """FAIL where a known failure was due and another thing happened; `due` has those that this scenario must meet."""
+    if not due or met in due or judged.verdict not in ("PASS", "FAIL"):
+        return judged
+    refs = " or ".join(", ".join(known.refs) for known in due)
+    what = "it passed" if judged.verdict == "PASS" else "it failed otherwise"
+    return replace(
+        judged,
+        verdict="FAIL",
+        reason=f"the known failure {refs} did not show, {what}: {judged.reason}",
+        fix=f"if it is fixed, narrow its `builds` or take the scenario out: {', '.join(known.where for known in due)}",
+        blame="product",
     )
 
 
-def _reproduction(word: str, finding: Finding) -> Judgement:
-    found = finding.signature
-    if found and (found.id.startswith(word) or found.title == word):
-        return Judgement(verdict="PASS", reason=f"reproduced: {found.title}")
-    got = f"got {found.id}: {finding.reason}" if found else f"but nothing failed: {finding.reason}"
-    return Judgement(verdict="FAIL", reason=f"expected signature {word}, {got}", blame="product")
+def _failed(found: Signature, reason: str) -> Judgement:
+    blame = triage.blame(found)
+    if blame == "product":
+        return Judgement(verdict="FAIL", reason=reason, blame=blame)
+    fix = triage.FIXES.get(found.kind, "repair the node or the scenario and run it again")
+    return Judgement(verdict="ERROR", reason=reason, fix=fix, blame=blame)
+
+
+def _passed(reason: str, word: str, teardown: Teardown) -> Judgement:
+    held = (*teardown.survivors, *(left for left in teardown.left if left.startswith("GPU")))
+    if not held:
+        return Judgement(verdict="PASS", reason=reason)
+    return Judgement(
+        verdict="ERROR",
+        reason=f"{word}, but was not taken down: {'; '.join(held)}",
+        fix="free the node before the next run",
+        blame="node",
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from types import TracebackType
@@ -60,12 +60,29 @@ def closing(run: Run, folder: Path) -> str:
         f"{run.verdict} {run.title}: {run.reason}",
         *([f"  do           {run.fix}"] if run.fix else []),
         *([f"  signature    {run.signature.id} {run.signature.title}"] if run.signature else []),
+        *([f"  known        {run.known.words}{' (expected)' if run.expected else ''}"] if run.known else []),
+        *(f"  under        {words}" for words in run.under),
         *([f"  phases (s)   {phases}"] if phases else []),
         *checks,
         f"  report       {folder / 'summary.md'}",
         f"  again        {run.reproduce}",
     ]
     return "\n".join(rows)
+
+
+def ladder(runs: Sequence[Run]) -> Iterator[str]:
+    """What `--peel` found, one line a rung: what it was made under, what failed there, where, and who knows it."""
+    for number, run in enumerate(runs, start=1):
+        lead = f"under {' and '.join(run.under)}: " if run.under else ""
+        yield f"{number}. {lead}{_rung(run)}"
+
+
+def _rung(run: Run) -> str:
+    if run.signature is None:
+        return f"{run.verdict} {run.reason}"
+    phase = f" in {run.signature.phase}" if run.signature.phase else ""
+    who = f"known: {run.known.words}" if run.known else "not known"
+    return f"{run.signature.title}{phase} ({run.signature.id}), {who}"
 
 
 def tally(runs: Iterable[Run]) -> Iterator[str]:

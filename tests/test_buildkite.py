@@ -71,7 +71,7 @@ def test_scenarios_fit_the_pool_of_their_queue_and_have_it_alone(step):
 def test_every_gpu_scenario_of_the_project_is_in_the_nightly():
     run = {(one.name, one.variant) for step in GPU.values() for one in scenarios(step)}
     needing = set()
-    for path in (ROOT / "scenarios").glob("*.yaml"):
+    for path in scenario.available(cwd=ROOT, extra=()):
         file = scenario.load_file(path)
         needing |= {(file.name, v) for v in (None, *file.variants) if file.scenario(v).needs.gpus}
     assert needing <= run

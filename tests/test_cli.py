@@ -82,6 +82,7 @@ def test_the_flagship_without_a_gpu(here, capsys):
         (["triage", "no.log"], "no such log file"),
         (["report", "nowhere"], "not a readable run record"),
         (["env", "add"], "nothing to add"),
+        (["run", "tiny_lm", "--peel", "--repeat", "2"], "--peel and --repeat do not go together"),
     ],
 )
 def test_bad_words_are_usage_errors(here, capsys, words, said):
@@ -100,7 +101,7 @@ def test_reports_that_cannot_be_written_are_the_nodes_fault(here, capsys):
 
 
 def test_unknown_options_are_usage_errors(here):
-    for words in (["run"], ["nonsense"], ["run", "tiny_lm", "--repeat", "0"]):
+    for words in (["run"], ["nonsense"], ["run", "tiny_lm", "--repeat", "0"], ["run", "tiny_lm", "--known", "x"]):
         with pytest.raises(SystemExit, match="2"):
             main(words)
 

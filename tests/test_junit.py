@@ -14,7 +14,7 @@ from runs import EVERY_KIND, LAYER_NAMES
 from harness import report
 from harness.errors import UsageError
 from harness.masking import Masker
-from harness.record import Run, load, save
+from harness.record import KnownFailure, Run, load, save
 from harness.report import junit, text
 from harness.timeline import Timeline
 
@@ -251,6 +251,43 @@ def test_reproduced_failure_is_no_failure(tmp_path):
     root = rendered(run, tmp_path)
     assert outcomes(root) == {"startup": "pass", "warmup": "skipped", "perplexity": "skipped"}
     assert "failure" not in {element.tag for element in root.iter()}
+
+
+KNOWN = KnownFailure(refs=("vllm#54636",), title=LAYER_NAMES, fixed="0.30.0", builds=">=0.29.0,<0.30.0")
+
+
+def test_a_known_failure_says_so_and_stays_a_failure(tmp_path):
+    root = rendered(runs.failed_at_startup(known=KNOWN), tmp_path)
+    assert outcomes(root)["startup"] == "failure"
+    assert one(root, "failure").attrib["message"] == LAYER_NAMES
+    assert "\nknown: vllm#54636, fixed in 0.30.0\n" in one(root, "failure").text
+    assert properties(root)["known"] == "vllm#54636, fixed in 0.30.0"
+
+
+def test_an_expected_failure_is_skipped_with_the_reason(tmp_path):
+    root = rendered(runs.failed_at_startup(known=KNOWN, expected=True), tmp_path, log=runs.crash_log())
+    assert set(outcomes(root).values()) == {"skipped"}
+    first = next(root.iter("skipped"))
+    assert first.attrib == {"type": "known", "message": f"known: vllm#54636, fixed in 0.30.0: {LAYER_NAMES}"}
+    assert (properties(root)["verdict"], properties(root)["signature.startup"]) == ("FAIL", "3f2a9c0d1e4b")
+    later = rendered(runs.failed_in_check(known=KNOWN, expected=True), tmp_path)
+    assert outcomes(later) == {
+        **dict.fromkeys(("startup", "warmup"), "pass"),
+        **dict.fromkeys(("perplexity", "prefix_cache", "spec_decode"), "skipped"),
+    }
+
+
+def test_what_is_behind_a_failure_is_no_second_attempt_at_it(tmp_path):
+    folders = [
+        runs.write(runs.failed_at_startup(known=KNOWN), tmp_path),
+        runs.write(
+            runs.passed(id="second", variant="mini", under=("edit of f in vllm/a.py, removes nothing",)), tmp_path
+        ),
+    ]
+    root = ET.fromstring(junit.to_text(report.merge_junit(folders)))
+    assert [suite.attrib["name"] for suite in root] == ["tiny_lm[mini]", "tiny_lm[mini] under 1 workaround"]
+    assert properties(root[1])["under"] == "edit of f in vllm/a.py, removes nothing"
+    assert "under edit of f in vllm/a.py, removes nothing" in one(root[1], "system-out").text
 
 
 def test_names_have_no_volatile_part(tmp_path):

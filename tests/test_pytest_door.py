@@ -187,6 +187,19 @@ def test_unmet_needs_are_skipped_and_a_session_that_ran_nothing_exits_3(project,
     assert call("scenarios/").returncode == 0
 
 
+def test_a_known_failure_fails_or_is_a_skip_that_ran(project, call):
+    add(project, "known-crash")
+    (project / "scenarios" / "known_failures.yaml").write_text("schema: 1\nknown: []\n")
+    done = call("scenarios/")
+    assert done.returncode == 1
+    assert "\nknown: vllm#54636, fixed in 0.30.0\n" in done.stdout
+    done = call("scenarios/", "--known", "expected", "-rs")
+    assert done.returncode == 0
+    assert "1 skipped" in done.stdout
+    assert f"known: vllm#54636, fixed in 0.30.0: {runs.LAYER_NAMES}" in done.stdout
+    assert call_apart(project, "scenarios/", "--known", "expected", "-n", "2").returncode == 0
+
+
 def test_nothing_chosen_exits_3(project, call):
     add(project, "passes-tiny")
     assert call("scenarios/", "-k", "nothing").returncode == 3

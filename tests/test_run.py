@@ -219,6 +219,40 @@ def test_a_reproduction_passes_when_it_fails_as_foretold(go):
     assert healthy.reason.startswith(f"expected signature {title}, but nothing failed")
 
 
+def test_a_reproduction_is_named_by_id_prefix_title_or_record(go, tmp_path):
+    first = go([*TRACEBACK, ["exit", 1]])
+    record = f"@./reports/{first.id}/run.json"  # as seen from the scenario
+    for word in (first.signature.id, first.signature.id[:5], first.signature.title, record):
+        done = go([*TRACEBACK, ["exit", 1]], f'expect: {{signature: "{word}"}}')
+        assert (done.verdict, done.reason) == ("PASS", f"reproduced: {first.signature.title}")
+        assert done.signature == first.signature
+    file = make_scenario(tmp_path, HEALTHY, f'expect: {{signature: "{record}"}}')
+    assert scenario.load(file).expect.signature == f"@{tmp_path}/reports/{first.id}/run.json"
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    assert scenario.load(file).fingerprint == scenario.load(file.rename(moved / file.name)).fingerprint
+
+
+def test_a_reproduction_whose_record_is_gone_is_said_before_anything_starts(go):
+    done = go(HEALTHY, 'expect: {signature: "@./gone/run.json"}')
+    assert (done.verdict, done.blame, done.argv) == ("ERROR", "scenario", ())
+    assert "gone/run.json is not a readable run record" in done.reason
+
+
+def test_errors_and_skips_are_no_answer_to_a_reproduction(go):
+    killed = go([["die", "SIGKILL"]], 'expect: {signature: "0123456789ab"}')
+    assert (killed.verdict, killed.blame) == ("ERROR", "node")
+    needs = ("needs: {gpus: 64}", "serve: {tensor-parallel-size: 64}", 'expect: {signature: "0123456789ab"}')
+    assert go(HEALTHY, *needs).verdict == "ERROR"
+    assert go(HEALTHY, *needs, skip_unmet=True).verdict == "SKIP"
+    held = replace(CLEAN, survivors=("4711 VLLM::Worker",))
+    bad = Finding(reason="x", signature=triage.hang("capture#1", "silence"))
+    expect = Expect(signature=bad.signature.id)
+    assert verdict.judge(bad, held, expect=expect).reason.startswith("reproduced, but was not taken down: 4711")
+    assert verdict.judge(bad, held, expect=expect).verdict == "ERROR"
+    assert verdict.judge(bad, CLEAN, expect=Expect(signature=bad.signature.id[:3])).verdict == "FAIL", "too short"
+
+
 def test_verdicts_of_what_was_left_behind():
     fine = Finding(reason="ready after 1.0 s, 0 checks passed")
     assert verdict.judge(fine, CLEAN, expect=None).verdict == "PASS"

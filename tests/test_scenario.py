@@ -17,11 +17,12 @@ from packaging.version import Version
 from harness import scenario
 from harness.checks.base import Params
 from harness.errors import ScenarioError, UsageError
+from harness.scenario.find import scenario_files
 from harness.scenario.merge import merge_plain
 from harness.units import DurationPerNodeClass
 
 PROJECT = Path(__file__).parent.parent
-SHIPPED = sorted((PROJECT / "scenarios").glob("*.yaml"))
+SHIPPED = sorted(scenario_files(PROJECT / "scenarios"))
 
 
 class Warmup(Params):

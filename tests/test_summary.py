@@ -11,6 +11,7 @@ from markdown_it import MarkdownIt
 from runs import EVERY_KIND
 
 from harness import report
+from harness.record import KnownFailure
 from harness.report import summary
 
 MARKDOWN = MarkdownIt("commonmark").enable("table")
@@ -163,3 +164,18 @@ def test_escape(given, written):
 @pytest.mark.parametrize("given", ["a", "`", "``a`", "a``b", "x|y", "<b>&amp;\\n"])
 def test_code_spans_give_the_text_back(given):
     assert cells(f"| h |\n| --- |\n| {summary.code(given)} |") == [["h"], [given]]
+
+
+def test_known_failures_say_so(tmp_path):
+    known = KnownFailure(refs=("vllm#54636",), title=runs.LAYER_NAMES, fixed="0.30.0")
+    text = rendered(runs.failed_at_startup(known=known), tmp_path)
+    assert text.startswith("### FAIL · ")
+    assert "**known: vllm\\#54636, fixed in 0.30.0**" in text
+    expected = runs.failed_at_startup(known=known, expected=True, id="expected", under=("a, removes x",))
+    text = rendered(expected, tmp_path)
+    assert text.startswith("### KNOWN · ")
+    assert "**under a, removes x**" in text
+    folders = [runs.write(run, tmp_path) for run in (runs.passed(), expected, runs.unmet(id="unmet"))]
+    many = report.render_many(folders)
+    assert many.startswith("### 3 runs: 1 ERROR, 1 KNOWN, 1 PASS\n")
+    assert "known: vllm\\#54636, fixed in 0.30.0; under a, removes x" in many

@@ -22,7 +22,7 @@ STARTUP, REST = "startup", "run"
 FRAMES, WRAPPERS = 12, 5
 """How many frames and demoted messages are shown."""
 
-RANK_OF_VERDICT = {"FAIL": 0, "ERROR": 1, "SKIP": 2, "PASS": 3}
+RANK_OF_VERDICT = {"FAIL": 0, "ERROR": 1, "KNOWN": 2, "SKIP": 3, "PASS": 4}
 """The order in which verdicts are shown: the worst first."""
 
 CaseKind = Literal["pass", "failure", "error", "skipped"]
@@ -56,6 +56,21 @@ def verdict(run: Run) -> str:
     return run.verdict or "ERROR"
 
 
+def outcome(run: Run) -> str:
+    """The verdict as people are shown it: a failure that was expected is KNOWN, and nothing to get up for."""
+    return "KNOWN" if run.expected else verdict(run)
+
+
+def known_words(run: Run) -> str:
+    """`known: vllm#54636, fixed in 0.30.0`; empty for a failure that nobody knows."""
+    return one_line(f"known: {run.known.words}") if run.known else ""
+
+
+def under_words(run: Run) -> str:
+    """`under edit of F in FILE, removes X`; empty for a run without workarounds."""
+    return one_line(f"under {' and '.join(run.under)}") if run.under else ""
+
+
 def cases(run: Run) -> tuple[Case, ...]:
     """Every case of the run, in order."""
     place = _place(run)
@@ -87,6 +102,9 @@ def _place(run: Run) -> str | None:
 
 
 def _case(run: Run, name: str, result: CheckResult | None, *, seconds: float, place: str | None) -> Case:
+    if name == place and run.expected:
+        message = one_line(f"{known_words(run)}: {headline(run)}")
+        return Case(name=name, seconds=seconds, kind="skipped", type="known", message=message, place=True)
     if name == place:
         kind, word = _fault(run)
         return Case(name=name, seconds=seconds, kind=kind, type=word, message=headline(run), place=True)
@@ -133,6 +151,7 @@ def details(run: Run, case: Case) -> str:
     blocks = [
         [case.message, *([visible(run.reason)] if case.place and one_line(run.reason) != case.message else [])],
         [visible(run.fix)] if case.place and run.fix else [],
+        [line for line in (known_words(run), under_words(run)) if line],
         _signature_lines(run) if case.place else [],
         [visible(result.message), *map(measured, result.measurements)] if result else [],
         [f"{name}: {visible(value)}" for name, value in environment(run)],

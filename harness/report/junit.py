@@ -24,7 +24,7 @@ from junitparser.junitparser import SystemOut
 
 from harness.errors import UsageError
 from harness.record import Run, load
-from harness.report.cases import STARTUP, Case, cases, details, headline, verdict
+from harness.report.cases import STARTUP, Case, cases, details, headline, known_words, outcome, under_words, verdict
 from harness.report.text import cut_middle, log_excerpt, one_line, visible
 
 MAX_CASES = 5_000
@@ -83,7 +83,7 @@ def _bounded(attempts: Sequence[Attempt]) -> tuple[JUnitXml, str]:
 def _report(attempts: Sequence[Attempt], shrink: int) -> JUnitXml:
     groups: dict[str, list[Attempt]] = {}
     for run, folder in attempts:
-        groups.setdefault(run.title, []).append((run, folder))
+        groups.setdefault(_suite_title(run), []).append((run, folder))
     report = Report("harness")
     for title, group in groups.items():
         report.append(_suite(one_line(title), group, shrink))  # type: ignore[no-untyped-call]
@@ -92,6 +92,12 @@ def _report(attempts: Sequence[Attempt], shrink: int) -> JUnitXml:
     if total > MAX_CASES:
         raise UsageError(f"{total} cases, but a JUnit file may have {MAX_CASES}", fix="merge fewer runs into one file")
     return report
+
+
+def _suite_title(run: Run) -> str:
+    # What was found behind a known failure is no second attempt at the scenario itself.
+    count = len(run.under)
+    return f"{run.title} under {count} workaround{'s' if count > 1 else ''}" if count else run.title
 
 
 def _suite(title: str, group: Sequence[Attempt], shrink: int) -> TestSuite:
@@ -154,6 +160,7 @@ def _output(bad: Sequence[tuple[Case, Attempt]], limit: int) -> str:
 def _story(run: Run) -> str:
     lines = [
         f"{verdict(run)} {run.title}: {headline(run)}",
+        *filter(None, (known_words(run), under_words(run))),
         f"build: {run.build} {run.version or ''}",
         f"Reproduce: {run.reproduce}",
     ]
@@ -171,7 +178,7 @@ def _joined_properties(group: Sequence[Attempt]) -> Iterator[tuple[str, str]]:
         for name, value in _properties(run):
             values.setdefault(one_line(name), []).append(value)
     if len(group) > 1:
-        bad = sum(verdict(run) in ("FAIL", "ERROR") for run, _ in group)
+        bad = sum(outcome(run) in ("FAIL", "ERROR") for run, _ in group)
         values["attempts"] = [f"{bad}/{len(group)} bad"]
     for name, several in values.items():
         yield name, one_line(", ".join(dict.fromkeys(several)), 4_000)
@@ -192,6 +199,10 @@ def _properties(run: Run) -> Iterator[tuple[str, str]]:
     )
     yield from (("verdict", verdict(run)), ("state", run.state), ("blame", run.blame or ""), ("harness", run.harness))
     yield from (("refs", " ".join(run.refs)), ("reproduce", run.reproduce))
+    if run.known:
+        yield "known", run.known.words
+    if run.under:
+        yield "under", " and ".join(run.under)
     yield from ((f"step.{name}", _decimal(seconds)) for name, seconds in run.steps.items())
     if run.timeline.ready is not None:
         yield "ready", _decimal(run.timeline.ready)

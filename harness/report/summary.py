@@ -16,8 +16,11 @@ from harness.report.cases import (
     RANK_OF_VERDICT,
     environment,
     headline,
+    known_words,
     number,
+    outcome,
     signature_facts,
+    under_words,
     verdict,
 )
 from harness.report.text import cut_middle, log_excerpt, one_line, visible
@@ -38,7 +41,8 @@ _AUTOLINK = re.compile(r"(?i)(https?|ftp)(://)|\b(www)(\.)")
 
 def render(run: Run, folder: Path) -> str:
     """The summary of one run; short where it passed."""
-    blocks = [f"### {verdict(run)} · {escape(run.title)} · {escape(headline(run))}"]
+    blocks = [f"### {outcome(run)} · {escape(run.title)} · {escape(headline(run))}"]
+    blocks += [f"**{escape(words)}**" for words in (known_words(run), under_words(run)) if words]
     if verdict(run) != "PASS":
         blocks += _trouble(run)
     blocks += [_checks(run), _phases(run), _environment(run), _teardown(run.teardown)]
@@ -53,8 +57,8 @@ def render_many(folders: Iterable[Path]) -> str:
     Raises:
         UsageError: a folder without a readable record.
     """
-    runs = sorted((load(folder) for folder in folders), key=lambda run: RANK_OF_VERDICT[verdict(run)])
-    counts = [f"{n} {word}" for word in RANK_OF_VERDICT if (n := sum(verdict(run) == word for run in runs))]
+    runs = sorted((load(folder) for folder in folders), key=lambda run: RANK_OF_VERDICT[outcome(run)])
+    counts = [f"{n} {word}" for word in RANK_OF_VERDICT if (n := sum(outcome(run) == word for run in runs))]
     rows = [_run_row(run) for run in runs[:MAX_ROWS]]
     table = _table(("verdict", "scenario", "build", "ready s", "", "signature"), rows)
     more = (
@@ -162,10 +166,11 @@ def _log(run: Run, folder: Path) -> str:
 
 
 def _run_row(run: Run) -> tuple[str, ...]:
-    word = verdict(run) if verdict(run) == "PASS" else f"**{verdict(run)}**"
+    word = outcome(run) if outcome(run) == "PASS" else f"**{outcome(run)}**"
+    said = "; ".join(filter(None, (headline(run), known_words(run), under_words(run))))
     ready = f"{run.timeline.ready:.1f}" if run.timeline.ready is not None else ""
     identity = code(run.signature.id) if run.signature else ""
-    return word, escape(run.title), code(run.build), ready, escape(one_line(headline(run), 300)), identity
+    return word, escape(run.title), code(run.build), ready, escape(one_line(said, 300)), identity
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -15,6 +15,9 @@ from harness.scenario.problems import did_you_mean
 
 VARIABLE = "HARNESS_SCENARIOS"
 """Adds folders, as PATH does."""
+KNOWN_FAILURES = "known_failures.yaml"
+"""Lies beside scenarios and is none."""
+PROJECT = Path(harness.__file__).parent.parent / "scenarios"
 _WORD = re.compile(r"(?P<name>.+?)\[(?P<variant>[^\[\]]*)\]")
 
 
@@ -40,16 +43,19 @@ def find(word: str, *, cwd: Path | None = None, extra: Sequence[Path] | None = N
 def folders(cwd: Path, extra: Sequence[Path] | None = None) -> tuple[Path, ...]:
     """Where bare names are looked up, each folder once, those that exist."""
     named = [Path(part) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part] if extra is None else extra
-    project = Path(harness.__file__).parent.parent / "scenarios"
-    places = [cwd / "scenarios", project, *(cwd / folder for folder in named)]
+    places = [cwd / "scenarios", PROJECT, *(cwd / folder for folder in named)]
     return tuple({place.resolve(): place for place in reversed(places) if place.is_dir()}.values())[::-1]
 
 
 def available(*, cwd: Path | None = None, extra: Sequence[Path] | None = None) -> tuple[Path, ...]:
     """All scenario files that bare names reach, by name."""
     here = cwd or Path.cwd()
-    files = [file for folder in folders(here, extra) for file in folder.glob("*.yaml")]
+    files = [file for folder in folders(here, extra) for file in scenario_files(folder)]
     return tuple(_shown(file, here) for file in sorted(files, key=lambda file: (file.name, str(file))))
+
+
+def scenario_files(folder: Path) -> Iterator[Path]:
+    return (file for file in folder.glob("*.yaml") if file.name != KNOWN_FAILURES)
 
 
 def smaller(scenario: Scenario) -> str:
@@ -96,7 +102,7 @@ def _file(name: str, here: Path, places: tuple[Path, ...]) -> Path:
             f"{name}: there are {len(matches)} scenarios of this name, {both}", fix="name the path of one"
         )
     if not matches:
-        known = sorted({path.stem for folder in places for path in folder.glob("*.yaml")})
+        known = sorted({path.stem for folder in places for path in scenario_files(folder)})
         raise _unknown(
             name, did_you_mean(name.removesuffix(".yaml"), known), f"known are {', '.join(known)}" if known else ""
         )
@@ -107,7 +113,7 @@ def _same_folder(name: str, here: Path) -> Path:
     path = here / name
     if path.with_name(f"{path.name}.yaml").is_file():
         return path.with_name(f"{path.name}.yaml")
-    siblings = [file.name for file in path.parent.glob("*.yaml")] if path.parent.is_dir() else []
+    siblings = [file.name for file in scenario_files(path.parent)] if path.parent.is_dir() else []
     raise _unknown(name, did_you_mean(path.name, siblings), "name a scenario file")
 
 

@@ -97,10 +97,13 @@ def _specifiers(text: str) -> str:
     return text
 
 
+Builds = Annotated[str, AfterValidator(_specifiers)]
+
+
 class When(Strict):
     """Changes for some releases: flags appear and vanish. Rules are applied in order, and recorded."""
 
-    builds: Annotated[str, AfterValidator(_specifiers)]
+    builds: Builds
     """A range of releases: "<0.29.0", ">=0.28,<0.30"."""
     serve: dict[str, Any] = {}
     """Flags, merged over those of the scenario; null removes one."""
@@ -108,13 +111,17 @@ class When(Strict):
     """Variables, merged over those of the scenario; null removes one."""
 
     def holds(self, version: Version) -> bool:
-        """Whether the version is in the range, by plain order and without its local part.
+        return in_range(version, self.builds)
 
-        `<0.29.0` and `>=0.29.0` split *all* builds in two. PEP 440 would put 0.29.0rc1, and the builds of every commit
-        before that release, into neither.
-        """
-        public = Version(version.public)
-        return all(_in(public, specifier) for specifier in SpecifierSet(self.builds))
+
+def in_range(version: Version, builds: str) -> bool:
+    """Whether the version is in the range, by plain order and without its local part.
+
+    `<0.29.0` and `>=0.29.0` split *all* builds in two. PEP 440 would put 0.29.0rc1, and the builds of every commit
+    before that release, into neither.
+    """
+    public = Version(version.public)
+    return all(_in(public, specifier) for specifier in SpecifierSet(builds))
 
 
 def _in(version: Version, specifier: Specifier) -> bool:
@@ -129,7 +136,7 @@ class Expect(Strict):
     """A scenario that reproduces a known failure."""
 
     signature: Text
-    """Id of the signature, a unique prefix of one, or its title."""
+    """Id of the signature, a prefix of one, its title, or `@run.json`: that of a recorded run, beside this file."""
 
 
 class Body(Strict):

@@ -27,7 +27,7 @@ from harness.scenario.yaml_source import Node, Problem
 if TYPE_CHECKING:
     from harness.checks.base import Params
 
-_WITH_PATHS = ("model", "serve", "env", "checks", "when")
+_WITH_PATHS = ("model", "serve", "env", "checks", "when", "expect")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,10 +174,11 @@ def _anchored(root: Node, folder: Path, local: dict[str, str]) -> Node:
             return Node(values, node.mark, keys=node.keys)
         if isinstance(node.value, list):
             return Node([visit(value, f"{path}[{index}]") for index, value in enumerate(node.value)], node.mark)
-        if isinstance(node.value, str) and node.value.startswith(("./", "../")):
-            absolute = os.path.normpath(folder / node.value)
+        at = "@" if path == "expect.signature" and str(node.value).startswith("@") else ""
+        if isinstance(node.value, str) and (at or node.value.startswith(("./", "../"))):
+            absolute = os.path.normpath(folder / node.value.removeprefix(at))
             local[f"{node.mark}: `{path}`"] = absolute
-            return Node(absolute, node.mark)
+            return Node(at + absolute, node.mark)
         return node
 
     assert isinstance(root.value, dict)
@@ -196,7 +197,10 @@ def _fingerprint(body: Body, folder: Path, local: set[str]) -> str:
             return {key: visit(each) for key, each in value.items()}
         if isinstance(value, list):
             return [visit(each) for each in value]
-        return f"./{os.path.relpath(value, folder)}" if isinstance(value, str) and value in local else value
+        at = "@" if isinstance(value, str) and value.startswith("@") else ""
+        if isinstance(value, str) and value.removeprefix(at) in local:
+            return f"{at}./{os.path.relpath(value.removeprefix(at), folder)}"
+        return value
 
     asked = body.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"description", "refs"})
     return hashlib.sha256(json.dumps(visit(asked), sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:12]

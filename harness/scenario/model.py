@@ -102,7 +102,7 @@ class Scenario:
         changed, applied = self, []
         for rule in self.when:
             if rule.holds(parsed):
-                changed = changed._with(rule)
+                changed = changed.overlaid(rule.serve, rule.env, why=f"for builds {rule.builds}")
                 applied.append(_sentence(rule, version))
         return changed, tuple(applied)
 
@@ -113,20 +113,29 @@ class Scenario:
         del node  # what is smaller does not depend on it
         return smaller(self)
 
-    def _with(self, rule: When) -> Scenario:
-        serve = merge_plain(dict(self.serve), rule.serve)
-        env = {**self.env, **rule.env}
-        size = math.prod(serve.get(flag, 1) for flag in self.parallel_flags)
+    def overlaid(self, serve: Mapping[str, Any], env: Mapping[str, EnvValue | None], *, why: str) -> Scenario:
+        """The scenario with flags and variables merged over its own; null removes one.
+
+        Raises:
+            ScenarioError: the GPUs no longer add up; `why` says what changed them.
+        """
+        changed = merge_plain(dict(self.serve), dict(serve))
+        size = math.prod(changed.get(flag, 1) for flag in self.parallel_flags)
         if self.needs.gpus not in {None, size}:
             raise ScenarioError(
-                f"{self.path}: `needs.gpus` is {self.needs.gpus}; for builds {rule.builds} parallel sizes make {size}",
-                fix="correct the `when` rule",
+                f"{self.path}: `needs.gpus` is {self.needs.gpus}; {why} parallel sizes make {size}",
+                fix="keep the parallel sizes there as they are",
             )
-        return replace(self, serve=serve, env={k: v for k, v in env.items() if v is not None})
+        variables = {key: value for key, value in {**self.env, **env}.items() if value is not None}
+        return replace(self, serve=changed, env=variables)
 
 
 def _sentence(rule: When, version: str) -> str:
-    """Values of variables stay out: they may be secret."""
-    flags = [f"serve.{k} {'removed' if v is None else f'= {json.dumps(v)}'}" for k, v in rule.serve.items()]
-    variables = [f"env.{k} {'removed' if v is None else 'set'}" for k, v in rule.env.items()]
-    return f"builds {rule.builds} holds for {version}: {', '.join((*flags, *variables))}"
+    return f"builds {rule.builds} holds for {version}: {changes(rule.serve, rule.env)}"
+
+
+def changes(serve: Mapping[str, Any], env: Mapping[str, Any]) -> str:
+    """Overrides in words. Values of variables stay out: they may be secret."""
+    flags = [f"serve.{k} {'removed' if v is None else f'= {json.dumps(v)}'}" for k, v in serve.items()]
+    variables = [f"env.{k} {'removed' if v is None else 'set'}" for k, v in env.items()]
+    return ", ".join((*flags, *variables))

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from harness.errors import ScenarioError
-from harness.scenario.format import ENV_PATTERN, NAME_PATTERN
+from harness.scenario.format import ENV_PATTERN, NAME_PATTERN, Body
 from harness.scenario.yaml_source import Mark, Node, Problem
 
 FIX = "correct the file; `harness schema` prints the format, so that an editor completes it"
@@ -59,15 +59,15 @@ def problems(error: ValidationError, root: Node, model: type[BaseModel]) -> Iter
         yield Problem.at(place.mark, place.sentence())
 
 
-def refuse(found: Iterable[Problem]) -> None:
-    """Raise one error for all of them, in the order of the file.
+def refuse(found: Iterable[Problem], *, fix: str = FIX) -> None:
+    """Raise one error for all of them, in the order of the file; `fix` says what to do.
 
     Raises:
         ScenarioError: there is at least one.
     """
     ordered = sorted(set(found))
     if ordered:
-        raise ScenarioError("\n".join(map(str, ordered)), fix=FIX)
+        raise ScenarioError("\n".join(map(str, ordered)), fix=fix)
 
 
 class _Place:
@@ -123,7 +123,7 @@ class _Place:
         holder = model_at(self.model, self.path[:-1])
         known = [field.alias or name for name, field in holder.model_fields.items()] if holder else []
         what = "check" if self.path[:-1] == ["checks"] else "key"
-        if not self.path[:-1]:
+        if not self.path[:-1] and issubclass(self.model, Body):
             known.append("variants")
         inside = f" in `{dotted(self.path[:-1])}`" if len(self.path) > 1 and what == "key" else ""
         return f"unknown {what} `{self.last}`{inside}{did_you_mean(self.last, known)}"

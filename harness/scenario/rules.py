@@ -21,7 +21,7 @@ def problems(root: Node, registry: Registry) -> Iterator[Problem]:
     yield from _runtime(root, registry)
     words = _words(root, registry)
     serve = _mapping(root.child("serve"), root)
-    yield from _flags(serve, "serve", words)
+    yield from flags(serve, "serve", words)
     yield from _gpus(root, serve, words)
     yield from _nodes(root)
     yield from _subject(root, words)
@@ -43,7 +43,8 @@ def _runtime(root: Node, registry: Registry) -> Iterator[Problem]:
         yield Problem.at(node.mark, f'unknown runtime "{node.value}"{did_you_mean(node.value, registry.runtimes)}')
 
 
-def _flags(serve: Node, where: str, words: RuntimeWords) -> Iterator[Problem]:
+def flags(serve: Node, where: str, words: RuntimeWords) -> Iterator[Problem]:
+    """What is wrong with a mapping of flags; `where` is its name in messages."""
     if not isinstance(serve.value, dict):
         return
     for flag, node in serve.value.items():
@@ -136,7 +137,7 @@ def _when(rule: Node, index: int, root: Node, serve: Node, words: RuntimeWords) 
     if not isinstance(rule.value, dict):
         return
     changed = _mapping(rule.child("serve"), rule)
-    yield from _flags(changed, f"{where}.serve", words)
+    yield from flags(changed, f"{where}.serve", words)
     if not _keys(changed) and not _keys(_mapping(rule.child("env"), rule)):
         yield Problem.at(rule.mark, f"`{where}` changes nothing: give it `serve` or `env`")
     if set(_keys(changed)) & set(words.parallel_flags):

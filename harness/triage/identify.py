@@ -35,6 +35,8 @@ LONGEST_HEADLINE = 1000
 SHORT_SENTENCE = 40
 """Characters: what ends before is no sentence but an abbreviation."""
 LONGEST_TITLE = 300
+HALF_QUOTED = re.compile(r"^(KeyError: )(?:\"(?!.*\"$)|'(?!.*'$))")
+"""A KeyError prints its sentence in quotes; where the end of it is left out, the first quote goes too."""
 
 
 def normalise(message: str) -> str:
@@ -62,7 +64,8 @@ def make(
     normalised = normalise((headline if headline is not None else message)[:LONGEST_HEADLINE])
     generic = GENERIC.fullmatch(normalised) is not None
     identity = [GROUPING, kind, exception, normalised, (function, library) if generic else None]
-    words = title_prefix or (f"{exception}: " if exception and exception not in message else "")
+    told = exception is None or (exception.startswith("SIG") and exception in message)
+    words = title_prefix or ("" if told else f"{exception}: ")
     sentence = (words + normalised).rstrip(": ")
     return Signature(
         id=hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:12],
@@ -84,14 +87,15 @@ def _clip(text: str) -> str:
     """One sentence: of a long message the first, its advice left to the message."""
     if len(text) > LONG_TITLE and (end := text.find(". ", SHORT_SENTENCE)) > 0:
         text = text[:end]
-    return text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1] + "…"
+    text = text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1] + "…"
+    return HALF_QUOTED.sub(r"\1", text)
 
 
 def of_traceback(block: Traceback, phase: str | None) -> Signature:
     frames = _order(list(block.frames))
     own = next((f for f in frames if _own(f.file) and f.function not in PLUMBING), None)
     function = own or (frames[0] if frames else None)
-    headline = headline_of(_said(block))
+    headline = headline_of(block.text)
     exception = DUMPED_SIGNALS.get(headline, block.name)
     kind = kind_of(exception, headline, own)
     # Whoever calls next reports it: the function is where it was noticed, and no part of its identity.
@@ -101,7 +105,7 @@ def of_traceback(block: Traceback, phase: str | None) -> Signature:
     return make(
         kind=kind,
         exception=exception,
-        message=_said(block),
+        message=block.text,
         headline=headline,
         frames=frames,
         function=name,
@@ -173,13 +177,6 @@ def _sentence(message: str) -> str:
             said = " ".join(word if word[-1] in ".:;,!?)" else f"{word}:" for word in words[:-1])
             return f"{said} {words[-1]}".strip()
     return first
-
-
-def _said(block: Traceback) -> str:
-    """The message; a KeyError prints its sentence with quotes around it."""
-    text = block.text
-    quoted = block.name == "KeyError" and " " in text and len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
-    return text[1:-1] if quoted else text
 
 
 def kind_of(name: str, headline: str, own: Frame | None) -> Kind:

@@ -1,0 +1,22 @@
+"""Known failures: which signature on which builds, who reports it, and what gets past it to see what is behind."""
+
+from __future__ import annotations
+
+from harness.known.catalogue import Known, KnownFailures, beside, load
+from harness.known.format import Edit, Step
+from harness.known.overlay import PYTHONPATH, edited
+from harness.known.peel import peel
+from harness.scenario.find import KNOWN_FAILURES
+
+__all__ = [
+    "KNOWN_FAILURES",
+    "PYTHONPATH",
+    "Edit",
+    "Known",
+    "KnownFailures",
+    "Step",
+    "beside",
+    "edited",
+    "load",
+    "peel",
+]

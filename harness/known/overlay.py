@@ -1,0 +1,181 @@
+"""A build with edits: an edited copy of one package, put in front of the environment, which stays as it is.
+
+    overlays/<name>/site-packages/vllm/       PYTHONPATH of the launch begins here
+      v1/worker/mamba_utils.py                edited: a new file, its byte code left out
+      v1/core.py                              copied, with its time, so that its byte code stays valid
+      v1/__pycache__/core.cpython-311.pyc ──▶ link
+      _C.abi3.so                          ──▶ link
+
+Nothing is ever opened for writing that lies in the environment: its files may be hard links into a cache that every
+other environment shares.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from harness import locks
+from harness.environment import Environment, cache_root, interpreter
+from harness.errors import NodeError, ScenarioError
+from harness.known import edits as textual
+from harness.known.format import Edit
+
+PYTHONPATH = "PYTHONPATH"
+DIFF = "edits.diff"
+"""What was changed, as a file beside the run's record."""
+
+
+@contextmanager
+def edited(environment: Environment, edits: Sequence[Edit], *, folder: Path) -> Iterator[Environment]:
+    """The environment with edited copies of its packages in front; gone when the block ends.
+
+    `folder` gets the difference as `edits.diff`. Without edits it is the environment itself.
+
+    Raises:
+        ScenarioError: an edit does not fit these sources.
+        NodeError: the copy cannot be written.
+    """
+    if not edits:
+        yield environment
+        return
+    roots = _roots(environment)
+    homes = {package: _home(package, roots) for package in dict.fromkeys(_package(edit) for edit in edits)}
+    texts = _edited_texts(edits, homes)
+    with _place() as site:
+        try:
+            for package, home in homes.items():
+                _mirror(home / package, site / package, {f: t for f, (_, t) in texts.items() if _first(f) == package})
+                _link_libraries(home, site)
+            (folder / DIFF).write_text(_difference(texts), encoding="utf-8")
+        except OSError as error:
+            raise _unwritable(error) from error
+        path = os.pathsep.join(filter(None, (str(site), environment.env.get(PYTHONPATH))))
+        yield replace(environment, env={**environment.env, PYTHONPATH: path})
+
+
+def _roots(environment: Environment) -> tuple[Path, ...]:
+    """Where the server's interpreter looks for packages, in its order."""
+    before = [Path(part) for part in environment.env.get(PYTHONPATH, "").split(os.pathsep) if part]
+    return (*before, *interpreter.inspect(environment.python).paths)
+
+
+def _home(package: str, roots: Sequence[Path]) -> Path:
+    home = next((root for root in roots if (root / package / "__init__.py").is_file()), None)
+    if home is None:
+        raise ScenarioError(f"the build has no package {package} to edit", fix=textual.FIX)
+    return home
+
+
+def _edited_texts(edits: Sequence[Edit], homes: Mapping[str, Path]) -> dict[str, tuple[str, str]]:
+    """Of every file that is edited: its text before and after, edits applied in their order."""
+    texts: dict[str, tuple[str, str]] = {}
+    for edit in edits:
+        before, now = texts.get(edit.file) or (_source(homes[_package(edit)] / edit.file, edit),) * 2
+        texts[edit.file] = before, textual.apply(now, edit)
+    return texts
+
+
+def _source(file: Path, edit: Edit) -> str:
+    try:
+        return file.read_bytes().decode("utf-8")  # line ends stay as they are
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScenarioError(f"{edit.file} cannot be read in the build: {error}", fix=textual.FIX) from error
+
+
+def _mirror(source: Path, copy: Path, texts: Mapping[str, str]) -> None:
+    """The package with real folders, copied Python sources, links to everything else, and edited files written new."""
+    for folder, folders, files in os.walk(source):
+        there = copy / os.path.relpath(folder, source)
+        there.mkdir(parents=True, exist_ok=True)
+        links = [name for name in folders if (Path(folder) / name).is_symlink()]
+        folders[:] = [name for name in folders if name not in links]
+        for name in (*files, *links):
+            below = (Path(source.name) / os.path.relpath(folder, source) / name).as_posix()
+            if below in texts:
+                (there / name).write_bytes(texts[below].encode("utf-8"))
+            elif _compiled_from(below) not in texts:
+                _bring(Path(folder) / name, there / name)
+
+
+def _bring(file: Path, copy: Path) -> None:
+    if file.suffix == ".py" and not file.is_symlink():
+        shutil.copy2(file, copy)
+    else:
+        copy.symlink_to(file.absolute())
+
+
+def _compiled_from(file: str) -> str:
+    """`a/__pycache__/b.cpython-311.pyc` → `a/b.py`: byte code of an edited file would be run in its place."""
+    folder, _, name = file.rpartition("/")
+    return f"{folder.removesuffix('__pycache__')}{name.split('.', 1)[0]}.py" if name.endswith(".pyc") else ""
+
+
+def _link_libraries(home: Path, site: Path) -> None:
+    """Shared libraries that a wheel brought along are looked for beside the package: `$ORIGIN/../vllm.libs`."""
+    for libraries in home.glob("*.libs"):
+        if not (site / libraries.name).exists():
+            (site / libraries.name).symlink_to(libraries.absolute())
+
+
+def _difference(texts: Mapping[str, tuple[str, str]]) -> str:
+    return "".join(
+        line
+        for file, (before, after) in texts.items()
+        for line in difflib.unified_diff(before.splitlines(True), after.splitlines(True), f"a/{file}", f"b/{file}")
+    )
+
+
+@contextmanager
+def _place() -> Iterator[Path]:
+    """A folder of our own in the cache; those of harnesses that were killed are removed on the way."""
+    overlays = cache_root() / "overlays"
+    try:
+        overlays.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(error) from error
+    for stale in overlays.glob("*.lock"):
+        _sweep(stale)
+    lock = overlays / f"{uuid.uuid4().hex}.lock"
+    fd = locks.open_file(lock)
+    try:
+        while not locks.try_lock(fd):  # a sweep looks at it just now, and lets go at once
+            pass
+        yield lock.with_suffix("") / "site-packages"  # so named that tracebacks are shortened as those of the original
+    finally:
+        _remove(lock)
+        os.close(fd)
+
+
+def _sweep(lock: Path) -> None:
+    fd = locks.open_file(lock)
+    try:
+        if locks.try_lock(fd):
+            _remove(lock)
+    finally:
+        os.close(fd)
+
+
+def _remove(lock: Path) -> None:
+    shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+    lock.unlink(missing_ok=True)
+
+
+def _unwritable(error: OSError) -> NodeError:
+    return NodeError(
+        f"cannot copy the sources to edit: {error}", fix="make room, or set HARNESS_CACHE to another folder"
+    )
+
+
+def _package(edit: Edit) -> str:
+    return _first(edit.file)
+
+
+def _first(file: str) -> str:
+    return file.split("/", 1)[0]

@@ -1,0 +1,35 @@
+"""A signature as people name it: its id, a prefix of that, its title, or `@run.json`, the one of a recorded run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from harness import record
+from harness.errors import ScenarioError, UsageError
+from harness.signature import Signature
+
+_PREFIX = re.compile("[0-9a-f]{4,12}")
+"""Shorter ones would name one failure in sixteen, or in 256."""
+
+
+def resolve(word: str) -> str:
+    """The id behind `@run.json` (or `@FOLDER`); any other word as it is.
+
+    Raises:
+        ScenarioError: there is no such record, or it has no signature.
+    """
+    if not word.startswith("@"):
+        return word
+    try:
+        found = record.load(Path(word[1:])).signature
+    except UsageError as error:
+        raise ScenarioError(error.what, fix="name the run.json of a run that failed, after the @") from error
+    if found is None:
+        raise ScenarioError(f"{word[1:]} has no signature: nothing failed in it", fix="name a run that failed")
+    return found.id
+
+
+def named(word: str, signature: Signature) -> bool:
+    """Whether a resolved word names this signature."""
+    return signature.title == word or bool(_PREFIX.fullmatch(word) and signature.id.startswith(word))
