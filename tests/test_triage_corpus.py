@@ -35,6 +35,16 @@ SAME_CAUSE = (
 )
 """One cause, other numbers, paths, ports or lists in the text."""
 
+ON_THREE = (
+    "length-no-number",
+    "tp-divides-no-heads",
+    "rope-type-unknown",
+    "hub-401",
+    "more-layers-than-weights",
+    "raise-many-lines",
+    "worker-class-missing",
+    "reasoning-parser-unknown",
+)
 UNTOLD = {
     "0.32.0-cpu-bus-worker-starting",  # not a word that tells a SIGBUS from terminate-in-library's abort
     "0.32.0-cpu-tokenizer-path-missing",  # missing-folder's sentence from the same function; only the path differs
@@ -90,6 +100,11 @@ def test_one_cause_in_other_words_is_one_bug(pair: tuple[str, str]) -> None:
     text = [[line for line in lines_of(sample) if "rror" in line] for sample in (one, other)]
     assert text[0] != text[1], "else nothing is shown"
     assert signature(pair[0]).id == signature(pair[1]).id
+
+
+@pytest.mark.parametrize("name", ON_THREE)
+def test_one_bug_on_three_releases_is_one_bug(name: str) -> None:
+    assert len({signature(f"{release}-cpu-{name}").id for release in ("0.28.0", "0.30.0", "0.32.0")}) == 1
 
 
 def test_different_bugs_are_different(causes: dict[str, Signature]) -> None:

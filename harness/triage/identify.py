@@ -64,7 +64,7 @@ def make(
     normalised = normalise((headline if headline is not None else message)[:LONGEST_HEADLINE])
     generic = GENERIC.fullmatch(normalised) is not None
     identity = [GROUPING, kind, exception, normalised, (function, library) if generic else None]
-    told = exception is None or (exception.startswith("SIG") and exception in message)
+    told = exception is None or message.startswith(exception) or (exception.startswith("SIG") and exception in message)
     words = title_prefix or ("" if told else f"{exception}: ")
     sentence = (words + normalised).rstrip(": ")
     return Signature(
