@@ -64,11 +64,11 @@ LINES: tuple[LineRule, ...] = (
         message="terminate called",
     ),
     LineRule(
-        name="absl signal", role="cause", literal="*** SIG", kind="killed_signal",
-        pattern=re.compile(r"\*\*\* (?P<exception>SIG[A-Z]+) (?:received|\(@)"), message="received {exception}",
+        name="absl signal", role="cause", literal=" received at time=", kind="killed_signal",
+        pattern=re.compile(r"\*\*\* (?P<exception>SIG[A-Z]+) received at time="), message="received {exception}",
     ),
     LineRule(
-        name="shell banner", role="cause", literal=" dumped)", kind="killed_signal",
+        name="shell banner", role="cause", literal="(core dumped)", kind="killed_signal",
         pattern=re.compile(
             r"(?:^|[: \d])"
             r"(?P<message>Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception)"
@@ -80,8 +80,8 @@ LINES: tuple[LineRule, ...] = (
         pattern=re.compile(r"^(?P<message>free\(\): [a-z].*)"),
     ),
     LineRule(
-        name="malloc", role="cause", literal="lloc(): ", kind="killed_signal", exception="SIGABRT",
-        pattern=re.compile(r"^(?P<message>(?:malloc|realloc)\(\): [a-z].*)"),
+        name="malloc", role="cause", literal="malloc(): ", kind="killed_signal", exception="SIGABRT",
+        pattern=re.compile(r"^(?P<message>malloc\(\): [a-z].*)"),
     ),
     LineRule(
         name="double free", role="cause", literal="double free or corr", kind="killed_signal", exception="SIGABRT",
@@ -112,8 +112,8 @@ LINES: tuple[LineRule, ...] = (
         message="the container was ended for its memory (OOMKilled)",
     ),
     LineRule(
-        name="xid", role="kernel", literal="NVRM: Xid", kind="cuda_error",
-        pattern=re.compile(r"NVRM: Xid \([^)]*\): (?P<xid>\d+)"), exception="Xid", message="Xid {xid}",
+        name="xid", role="kernel", literal="NVRM: Xid (PCI:", kind="cuda_error",
+        pattern=re.compile(r"NVRM: Xid \(PCI:[^)]*\): (?P<xid>\d+)"), exception="Xid", message="Xid {xid}",
     ),
     # --- a process reports another's death
     LineRule(
@@ -156,12 +156,12 @@ LINES: tuple[LineRule, ...] = (
         pattern=re.compile(r"exited with code (?P<code>1[3-5]\d|-\d+)\b"),
     ),
     LineRule(
-        name="exit code of a pod", role="death", literal="Exit Code: ", process="the server",
-        pattern=re.compile(r"^\s*Exit Code:\s+(?P<code>1[3-5]\d)\b"),
+        name="exit code of a pod", role="death", literal="Exit Code:    1", process="the server",
+        pattern=re.compile(r"^\s*Exit Code: {4}(?P<code>1[3-5]\d)\b"),
     ),
     LineRule(
-        name="exit code of a process", role="death", literal="exitcode", process="a process",
-        pattern=re.compile(r"\bexitcode(?:=|: )(?P<code>-\d+)"),
+        name="exit code of a process", role="death", literal="(exitcode: -", process="a process",
+        pattern=re.compile(r"\(exitcode: (?P<code>-\d+)\)"),
     ),
     LineRule(
         name="scheduler dead", role="death", literal="scheduler is dead", process="scheduler",
@@ -208,8 +208,8 @@ WHAT = re.compile(r"^ *what\(\): +(?P<message>.+)")
 """The message of a C++ exception, on the line after `terminate called`."""
 
 LITERALS = (
-    "Traceback (most recent", "The above exception was", "During handling of the above",
-    'File "', "Exception ignored in", "ERROR", "CRITICAL", "Error: ", "Exception: ",
-    "Fatal Python error", "Segfault encountered", "what():", "in world size ", "world_size=",
+    "Traceback (most recent", "The above exception was", "During handling of the above", '  File "',
+    "Exception ignored in",
+    "ERROR", "Error: ", "Fatal Python error", "Segfault encountered", "world_size=",
 )  # fmt: skip
 """Beside those of the rows: what else a reader of a log looks at."""

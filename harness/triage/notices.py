@@ -15,7 +15,7 @@ RANKED = re.compile(r"\bworld_size=(\d+) rank=\d+|in world size (\d+)")
 WORKER = re.compile(r"\w*Worker|rank\d|(?:[A-Z]{2}\d+ )*TP\d")
 """Tags of processes that are ranks."""
 LAST_ERRORS = 20
-USAGE_LINES = 3
+MORE_LINES = 3
 FIRST_NOTICES = 100
 """Notices that are kept: a server that restarts its engine for ever must not fill the memory."""
 MOST_WORKERS = 10_000
@@ -50,8 +50,8 @@ class Notices:
     workers: set[tuple[str | None, str | None]] = field(default_factory=set)
     """Tag and pid of ranks."""
     world: int = 0
-    open_usage: int = 0
-    """Lines up to this number may belong to a refusal of the command line."""
+    open_lines: int = 0
+    """Lines up to this number may go on with what the last notice began: pydantic's after argparse's, `what()`."""
     shutdown: int | None = None
     """Line from which on the server was told to stop."""
 
@@ -65,14 +65,12 @@ class Notices:
             self._process(line.process, line.pid)
         if "world" in text and (ranked := RANKED.search(text)):
             self.world = max(self.world, int(ranked[1] or ranked[2]))
-        if line.number <= self.open_usage and line.level is None and text.strip():
-            self._more_usage(text)
+        if line.number <= self.open_lines and line.level is None and text.strip():
+            self._more(text)
         for rule in LINES:
             if rule.literal in text and (found := rule.pattern.search(text)):
                 self._notice(rule, found, line, phase)
                 break
-        if "what():" in text and (what := WHAT.match(text)):
-            self._what(what["message"])
         if not text or text[0].isspace():
             return
         if line.level in ("ERROR", "CRITICAL"):
@@ -113,8 +111,7 @@ class Notices:
         words = {key: value for key, value in found.groupdict().items() if value is not None}
         message = rule.message.format(**words) if rule.message else words.get("message", line.text)
         code = -int(words["signal"]) if "signal" in words else int(words["code"]) if "code" in words else None
-        if rule.role == "usage":
-            self.open_usage = line.number + USAGE_LINES
+        self.open_lines = max(self.open_lines, line.number + MORE_LINES)
         kept.append(
             _notice(
                 rule.name, rule.role, line, phase, message.strip(), process=words.get("process") or rule.process,
@@ -123,17 +120,13 @@ class Notices:
             )
         )  # fmt: skip
 
-    def _more_usage(self, text: str) -> None:
-        """A value that pydantic refuses is explained on the lines after argparse's own."""
-        last = self.all("usage")[-1]
-        if "validation error" in last.message:
-            self.by_role["usage"][-1] = replace(last, message=f"{last.message}\n{text}")
-
-    def _what(self, message: str) -> None:
-        """`what()` belongs to the `terminate called` before it."""
-        causes = self.all("cause")
-        if causes and causes[-1].rule == "c++ exception" and causes[-1].message == "terminate called":
-            causes[-1] = replace(causes[-1], message=message)
+    def _more(self, text: str) -> None:
+        """What explains the last notice: pydantic's words after argparse's, `what()` after `terminate called`."""
+        usage, causes = self.all("usage"), self.all("cause")
+        if usage and "validation error" in usage[-1].message:
+            usage[-1] = replace(usage[-1], message=f"{usage[-1].message}\n{text}")
+        elif causes and causes[-1].message == "terminate called" and (what := WHAT.match(text)):
+            causes[-1] = replace(causes[-1], message=what["message"])
 
 
 def _notice(

@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from harness import loglines
 from harness.runtimes import RUNTIMES
+from harness.runtimes.base import MarkRule
 from harness.timeline import Builder
 from harness.triage import choosing, roots
 from harness.triage.choosing import Triage
@@ -49,9 +50,8 @@ def read(
 def _scan(stream: BinaryIO) -> tuple[Collector, Notices]:
     collector, seen = Collector(), Notices()
     runtime = RUNTIMES["vllm"]
-    literals = {*runtime.literals, *(rule.literal.encode() for rule in LINES), *(word.encode() for word in LITERALS)}
     restarts = tuple(rule.literal for rule in runtime.marks if (rule.phase, rule.edge) in RESTART)
-    everything = tuple(sorted(literals))
+    everything = _literals(runtime.marks)
     sieve = Sieve(stream, everything)
     builder, started, attempts = Builder(runtime.marks, alone=True), 0, 0
     for line in loglines.parse(sieve):
@@ -77,5 +77,12 @@ def _scan(stream: BinaryIO) -> tuple[Collector, Notices]:
             # The first cause is among them; only a healthy start that follows can still change what is said.
             sieve.literals, sieve.busy = restarts, 0
         else:
-            sieve.busy = max(collector.busy_until, seen.open_usage)
+            sieve.busy = max(collector.busy_until, seen.open_lines)
     return collector, seen
+
+
+def _literals(marks: tuple[MarkRule, ...]) -> tuple[bytes, ...]:
+    """What a line must hold to be looked at; one that holds another is covered by it."""
+    every = {*(mark.literal for mark in marks), *(rule.literal.encode() for rule in LINES)}
+    every |= {word.encode() for word in LITERALS}
+    return tuple(sorted(one for one in every if not any(other != one and other in one for other in every)))
