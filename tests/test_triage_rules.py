@@ -9,8 +9,8 @@ from test_log_samples import SAMPLES, lines_of
 
 from harness import carriers, loglines, triage
 from harness.triage import identify, kinds, linerules, messengers, wording
+from harness.triage.answer import Triage as Read
 from harness.triage.choosing import RULES
-from harness.triage.choosing import Triage as Read
 
 
 @pytest.fixture(scope="module")

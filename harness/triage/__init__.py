@@ -1,7 +1,7 @@
 """Log + exit + phase → signature: the root cause, not the messenger. Rules are tables, the algorithm is small."""
 
 from harness.signature import similar
-from harness.triage.choosing import Explained, Triage
+from harness.triage.answer import Explained, Triage
 from harness.triage.identify import blame, check_failed, hang, killed, normalise
 from harness.triage.kinds import BLAME, FIXES
 from harness.triage.printing import to_json, to_reasons, to_text, visible

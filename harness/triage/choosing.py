@@ -25,39 +25,14 @@ from dataclasses import dataclass, replace
 
 from harness.signature import Signature
 from harness.triage import identify
+from harness.triage.answer import Triage, explained, sentence
+from harness.triage.layouts import Traceback
 from harness.triage.messengers import UNWRAP
 from harness.triage.notices import WORKER, Notice, Notices
 from harness.triage.roots import Sorted
-from harness.triage.tracebacks import Traceback
 
 MOST_SPANS = 16
 MOST_ALTERNATIVES = 10
-MOST_EXPLAINED = 200
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Explained:
-    """What a stretch of the log was taken for."""
-
-    first: int
-    last: int
-    role: str
-    rule: str
-    text: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Triage:
-    """What a log says. `signature` None: it shows no failure."""
-
-    signature: Signature | None = None
-    wrappers: tuple[str, ...] = ()
-    """Messages that were demoted: they report the failure, they are not it."""
-    evidence: tuple[tuple[int, int], ...] = ()
-    """First and last line of what the signature was read from; 1 is the first line of the log."""
-    chosen: str = ""
-    """The rule that gave the signature."""
-    explained: tuple[Explained, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,12 +78,8 @@ def choose(
         evidence=evidence,
         wrappers=tuple(dict.fromkeys(sentence(row.block) for row in rows if row.role not in ("root", "harmless"))),
         chosen=rule,
-        explained=_explained(rows, seen, dropped),
+        explained=explained(rows, seen, dropped),
     )
-
-
-def sentence(block: Traceback) -> str:
-    return f"{block.name}: {block.text}" if block.text else block.name
 
 
 # --- the rules, in order
@@ -339,20 +310,3 @@ def _was_ready(phase: str | None) -> bool:
 
 def _span(notice: Notice) -> tuple[tuple[int, int], ...]:
     return ((notice.line, notice.line),)
-
-
-def _explained(rows: Sequence[Sorted], seen: Notices, dropped: int) -> tuple[Explained, ...]:
-    told = [
-        Explained(first=r.block.first, last=r.block.last, role=r.role, rule=r.rule, text=sentence(r.block))
-        for r in rows
-    ]
-    told += [
-        Explained(first=n.line, last=n.line, role=n.role, rule=n.rule, text=n.message)
-        for notices in seen.by_role.values()
-        for n in notices
-    ]
-    if seen.shutdown is not None:
-        told.append(Explained(first=seen.shutdown, last=seen.shutdown, role="shutdown", rule="told to stop", text=""))
-    told.sort(key=lambda e: (e.first, e.role != "root"))
-    more = [Explained(first=0, last=0, role="dropped", rule=f"{dropped} more tracebacks", text="")] if dropped else []
-    return (*told[:MOST_EXPLAINED], *more)

@@ -13,7 +13,7 @@ import signal
 from harness.errors import Blame
 from harness.signature import Frame, Kind, Signature
 from harness.triage.kinds import BLAME, CLEAR, DUMPED_SIGNALS, KINDS, OWN_SIGNALS
-from harness.triage.tracebacks import Traceback
+from harness.triage.layouts import Traceback
 from harness.triage.wording import (
     ASYNCHRONOUS,
     GENERIC,

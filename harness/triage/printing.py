@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.signature import Signature
-from harness.triage.choosing import Triage
+from harness.triage.answer import Triage
 
 NAMES = (
     "id", "kind", "exception", "message", "normalised", "frames", "process", "phase", "ranks", "title",

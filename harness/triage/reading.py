@@ -17,7 +17,7 @@ from harness.runtimes import RUNTIMES
 from harness.runtimes.base import MarkRule
 from harness.timeline import Builder
 from harness.triage import choosing, roots
-from harness.triage.choosing import Triage
+from harness.triage.answer import Triage
 from harness.triage.linerules import LINES, LITERALS
 from harness.triage.notices import Notices
 from harness.triage.sieve import Sieve

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from harness.triage.identify import headline_of, kind_of, own_place
 from harness.triage.kinds import PLAIN
+from harness.triage.layouts import Traceback
 from harness.triage.messengers import (
     ACCIDENTS,
     COMMON_WORDS,
@@ -19,7 +20,6 @@ from harness.triage.messengers import (
     WORD,
     MessengerRule,
 )
-from harness.triage.tracebacks import Traceback
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,50 +1,43 @@
-"""Tracebacks out of a log in which several processes speak at once. Pure.
+"""Tracebacks out of a log in which several processes speak at once. Pure; how they look stands in `layouts.py`.
 
 Each writer (process, and whether through a logger or raw on stderr) is followed on its own, so two workers that are
-interleaved line by line give two tracebacks. Read are Python's own layout, with or without its indentation; groups of
-exceptions, with their margin; the boxes that rich draws; and those that Ray packs into a message.
+interleaved line by line give two tracebacks.
 """
 
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
 from harness.loglines import LogLine
 from harness.signature import Frame
+from harness.triage.layouts import (
+    BOX,
+    BOX_FRAME,
+    DEEPEST,
+    DUMP,
+    DUMP_FRAME,
+    DUMP_THREAD,
+    FRAME,
+    HANDLER,
+    HEAD,
+    LONELY,
+    MARGIN,
+    OTHERS,
+    PROGRESS,
+    REMOTE,
+    STACK_FRAME,
+    SUFFIXES,
+    Traceback,
+    link_in,
+    raised_in,
+)
 
-HEAD = "Traceback (most recent call last):"
-BOX = re.compile(r"\W*Traceback \(most recent call last\) \W*$")
-BOX_FRAME = re.compile(r"[│|❱> ]*(\S+\.py):(\d+) in (\S+)")
-FRAME = re.compile(r'\s*(?:> )?File "([^"]+)", line (\d+)(?:, in (.+))?$')
-RAISED = re.compile(
-    r"(?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_<]\w*>?)*(?:\([A-Za-z_]\w*\))?)(?:: ?(?P<message>.*))?", re.DOTALL
-)
-DUMP = re.compile(r"Fatal Python error: (?P<what>.+)|!{3,} *(?P<banner>Segfault) encountered *!{3,}")
-DUMP_THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+")
-DUMP_FRAME = re.compile(r'\s*File "([^"]+)", line (\d+) in (.+)$')
-STACK_FRAME = re.compile(r'\s*File "([^"]+)", line (\d+), in (.+)$')
-HANDLER = re.compile(r"sysdeps/|^<unknown>$")
-"""Files of the C library: the signal's handler, and what was called last in vain."""
-"""What faulthandler, or a library's own handler, prints for a fatal signal: the innermost frame first."""
-REMOTE = re.compile(r"(?:RayTaskError\(\w+\)|RemoteTraceback)$")
-"""What stands for an exception of another process: its traceback follows, inside the message."""
-MARGIN = re.compile(r" *(?:\| ?|\+-\+-+ \d+ -+|\+-+(?: \d+ -+)?)")
-SUFFIXES = ("error", "exception", "interrupt", "exit", "warning", "failure", "fault")
-LEVELS = frozenset({"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "WARN", "FATAL", "TRACE"})
-LINKS: tuple[tuple[str, Literal["cause", "context"]], ...] = (
-    ("The above exception was the direct cause of the following exception:", "cause"),
-    ("During handling of the above exception, another exception occurred:", "context"),
-)
 LONGEST_MESSAGE = 40
 """Lines of a message that are kept."""
 MOST_CHARACTERS = 8000
 """Characters of a message that are kept, its first line aside."""
-DEEPEST = 200
-"""Frames that are kept, the innermost."""
 MOST = 300
 """Different tracebacks that are kept: the first ones. A server that fails every request must not fill the memory."""
 MOST_WRITERS = 2000
@@ -52,52 +45,6 @@ PATIENCE = 2000
 """Lines of others that may stand between two lines of one traceback."""
 NEAR = 3
 """A header stands right before its traceback, a line or two of another process between."""
-OTHERS = re.compile(
-    r"Process \S+:$|\S+:\d+: \w*Warning|\[[WE]\d{4}|(?:INFO|WARNING|ERROR): |usage: |nanobind: |\s+warnings\.warn\("
-    r"|Exception ignored in|Exception in thread |Fatal Python error|terminate called|Error: \w+$"
-)
-"""Lines on a shared stderr that continue nobody's message."""
-PROGRESS = re.compile(r".{0,200}?\d+%\|")
-"""A bar, glued or not to what somebody else says."""
-LONELY = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): \S")
-"""An exception on a line of its own."""
-
-
-@dataclass(slots=True)
-class Traceback:
-    process: str | None
-    pid: str | None
-    level: str | None
-    first: int
-    """Line numbers, 1 for the first line of the log."""
-    last: int
-    header: str
-    """The line before it by the same writer: `EngineCore failed to start.`"""
-    phase: str | None
-    """What the start was doing when it was printed."""
-    frames: deque[Frame] = field(default_factory=lambda: deque(maxlen=DEEPEST))
-    """Outermost first, as printed."""
-    exception: str = ""
-    """Class name with its module; empty where the log ends before it."""
-    message: list[str] = field(default_factory=list)
-    before: Traceback | None = None
-    """The exception that this one was raised from or during."""
-    link: Literal["cause", "context"] | None = None
-
-    @property
-    def name(self) -> str:
-        return self.exception.rsplit(".", 1)[-1]
-
-    @property
-    def text(self) -> str:
-        return "\n".join(self.message).strip()
-
-    def chain(self) -> Iterator[Traceback]:
-        """From this one back to the first that it was raised from."""
-        block: Traceback | None = self
-        while block is not None:
-            yield block
-            block = block.before
 
 
 @dataclass(slots=True)
@@ -237,7 +184,7 @@ class Collector:
     def _after_lonely(self, writer: _Writer, lonely: LogLine, line: LogLine, phase: str | None) -> None:
         if line.number - lonely.number > LONGEST_MESSAGE:
             writer.lonely = None
-        elif link := _link(line.text):
+        elif link := link_in(line.text):
             self._open(writer, lonely, phase, "")
             assert writer.block is not None
             self._frame_or_end(writer, writer.block, lonely)
@@ -258,14 +205,14 @@ class Collector:
 
     def _continue(self, writer: _Writer, block: Traceback, line: LogLine) -> None:
         text = line.text.strip("│| ") if writer.boxed else line.text.lstrip()
-        link = _link(text)
+        link = link_in(text)
         if link and writer.speaking:
             writer.link = link
             block.message += writer.pending
             writer.pending = []
         elif not writer.speaking:
             self._frame_or_end(writer, block, line)
-        elif writer.link is not None and text and _raised(line.text):
+        elif writer.link is not None and text and raised_in(line.text):
             self._open(writer, line, block.phase, "")  # one that was never raised has no head and no frames
             assert writer.block is not None
             self._frame_or_end(writer, writer.block, line)
@@ -303,7 +250,7 @@ class Collector:
             block.last, writer.after_frame = line.number, not line.text[:1].isspace()
             return
         source, writer.after_frame = writer.after_frame, False
-        raised = _raised(line.text)
+        raised = raised_in(line.text)
         if raised is None:
             return
         if source and not raised["name"].lower().endswith(SUFFIXES):
@@ -344,18 +291,3 @@ def _without_margin(writer: _Writer, line: LogLine) -> LogLine:
         return line._replace(text=HEAD)  # the next of the group; some have no head of their own
     writer.block, writer.speaking = None, False
     return line._replace(text="")
-
-
-def _link(text: str) -> Literal["cause", "context"] | None:
-    return next((kind for words, kind in LINKS if text.startswith(words)), None)
-
-
-def _raised(text: str) -> re.Match[str] | None:
-    """A line that names an exception, alone or with its message."""
-    found = RAISED.fullmatch(text)
-    return found if found and found["name"] not in LEVELS and _is_class(found["name"]) else None
-
-
-def _is_class(name: str) -> bool:
-    last = name.rsplit(".", 1)[-1]
-    return last[:1].isupper() or last.lower().endswith(SUFFIXES)
