@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 import json
 import string
+import xml.etree.ElementTree as ET
 
 import pytest
+import runs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 from test_log_samples import SAMPLES
 
-from harness import loglines, triage
+from harness import loglines, report, triage
 from harness.triage import sieve, tracebacks
 
 PIECES = (
@@ -117,3 +120,20 @@ def test_the_sieve_keeps_every_hit_and_its_number(lines: list[str], busy: int) -
     trailing = {n: line for n, line in wanted.items() if n < len(lines) or line}
     assert trailing.items() <= got.items()
     assert all(lines[n - 1] == text for n, text in got.items())
+
+
+@pytest.mark.parametrize("stem", ["0.32.0-cpu-raise-markup", "0.32.0-cpu-raise-group"])
+def test_what_a_real_server_said_is_text_in_every_report(stem: str, tmp_path) -> None:
+    """From the log of a server that raised markup and control characters to the files that others read."""
+    sample = next(s for s in SAMPLES if s.stem == stem)
+    read = triage.read(io.BytesIO(sample.read_bytes()))
+    run = runs.failed_at_startup(signature=read.signature, wrappers=read.wrappers, evidence=read.evidence, reason="x")
+    folder = runs.write(run, tmp_path, log=sample.read_bytes())
+    report.render(folder)
+    cases = ET.fromstring((folder / "junit.xml").read_bytes()).iter("testcase")
+    messages = [bad.get("message") for case in cases for bad in case.iter("failure")]
+    assert messages
+    assert all(message and message.isprintable() for message in messages)
+    html = MarkdownIt("commonmark").render((folder / "summary.md").read_text(encoding="utf-8"))
+    assert "<script" not in html
+    assert "\x1b" not in html

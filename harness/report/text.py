@@ -16,13 +16,14 @@ LINES_BEFORE, LINES_AFTER = 20, 10
 # XML 1.0 has no place for C0 controls, lone surrogates, U+FFFE and U+FFFF: one of them and Jenkins reads nothing of the
 # file. C1 controls and DEL are legal but invisible; the bidirectional overrides make a text read as something else.
 _ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
+_ATTACHMENT = "[[ATTACHMENT|"  # in a JUnit file GitLab fetches the path that follows: no log may name one
 _LINE_END_CR = re.compile(r"\r+(?=\n|\Z)")
 _DELETE, _CONTROL_PICTURES = 0x7F, 0x2400
 
 
 def visible(text: str) -> str:
     r"""Replace what cannot be seen or stored: ESC becomes ␛, an undecodable byte `\x80`. Tabs and newlines stay."""
-    return _ODD.sub(_picture, _LINE_END_CR.sub("", text))
+    return _ODD.sub(_picture, _LINE_END_CR.sub("", text)).replace(_ATTACHMENT, "[ [ATTACHMENT|")
 
 
 def _picture(match: re.Match[str]) -> str:
