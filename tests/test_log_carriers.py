@@ -125,3 +125,27 @@ def test_evidence_is_where_it_stands(stem: str) -> None:
     filler = ["(APIServer pid=1) INFO:     192.0.2.2:1 - GET /metrics HTTP/1.1 200 OK"] * 30_000
     after = triage.read(filler + lines).evidence
     assert after == tuple((first + 30_000, last + 30_000) for first, last in before)
+
+
+def test_eight_ranks_are_one_bug() -> None:
+    """The two workers of a real crash, each printed four times under other tags, as TP-8 would."""
+    stem = "0.29.0-cuda-tp2-replayssm-noprefixcache"
+    grown: list[str] = []
+    for line in raw(stem):
+        found = re.match(r"\(Worker_TP(\d) pid=(\d+)\)", line)
+        copies = range(4) if found else range(1)
+        for copy in copies:
+            rank = int(found[1]) + 2 * copy if found else 0
+            text = line.replace(f"rank={found[1]} local_rank={found[1]}", f"rank={rank}") if found else line
+            tag = f"(Worker_TP{rank} pid={int(found[2]) + 10 * copy})" if found else ""
+            grown.append(text.replace(found[0], tag).replace("world_size=2", "world_size=8") if found else text)
+    one, eight = read(raw(stem)), read(grown)
+    assert (eight.id, eight.title, eight.kind) == (one.id, one.title, one.kind)
+    assert (one.ranks, eight.ranks) == ("2/2", "8/8")
+
+
+def test_a_renamed_file_or_a_moved_line_is_no_new_bug() -> None:
+    stem = "0.29.0-cuda-tp1-replayssm-prefixcache"
+    moved = [re.sub(r"line (\d+)", r"line 9\1", line).replace("mamba_utils.py", "mamba_tools.py") for line in raw(stem)]
+    assert moved != raw(stem)
+    assert read(moved).id == read(raw(stem)).id
