@@ -13,10 +13,10 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from harness import __version__
 from harness.errors import HarnessError, Interrupted, UnmetError, UsageError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from harness.node import Node
     from harness.record import Run
     from harness.scenario import Scenario
+    from harness.signature import Signature
 
 WORST_FIRST = (130, 3, 2, 1, 0)
 
@@ -139,7 +140,9 @@ def _add_triage(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "triage", help="the root cause in any server log", description="Exit 0: found; 1: none found."
     )
     triage.add_argument("logs", nargs="+", metavar="LOG", help="a file, or - for standard input")
-    triage.add_argument("--json", action="store_true", help="one JSON object a log")
+    style = triage.add_mutually_exclusive_group()
+    style.add_argument("--json", action="store_true", help="one JSON object a log")
+    style.add_argument("--explain", action="store_true", help="the lines that were seen, and what each was taken for")
     triage.set_defaults(command=_triage)
 
 
@@ -327,26 +330,36 @@ def _able(loaded: Scenario, here: Node) -> str:
 def _triage(words: argparse.Namespace) -> int:
     from harness import triage
 
-    found = 0
+    many, found = len(words.logs) > 1, 0
+    seen: list[tuple[str, Signature]] = []
     for name in words.logs:
-        read = triage.read(_log(name))
+        with _log(name) as log:
+            read = triage.read(log)
         found += read.signature is not None
-        row = triage.to_json(read)
         if words.json:
-            print(json.dumps({"file": name, **row} if len(words.logs) > 1 else row))
-        else:
-            print(triage.to_text(read, name=name if len(words.logs) > 1 else None))
+            row = triage.to_json(read)
+            print(json.dumps({"file": name, **row} if many else row))
+            continue
+        print(triage.to_text(read, name=name if many else None))
+        if words.explain:
+            print(triage.to_reasons(read))
+        if read.signature:
+            alike = (other for other, signature in seen if triage.similar(signature, read.signature))
+            for other in alike:
+                print(triage.visible(f"  similar to {other}, not the same"))
+            seen.append((name, read.signature))
     return 0 if found else 1
 
 
-def _log(name: str) -> Iterator[str]:
-    from harness.conduct import log_lines
-
+def _log(name: str) -> AbstractContextManager[BinaryIO]:
     if name == "-":
-        return (raw.decode("utf-8", "replace").rstrip("\n") for raw in sys.stdin.buffer)
+        return nullcontext(sys.stdin.buffer)
     if not Path(name).is_file():
         raise UsageError(f"{name}: no such log file", fix="name a file, or - for standard input")
-    return log_lines(Path(name))
+    try:
+        return Path(name).open("rb")
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror}", fix="name a log that this user may read") from error
 
 
 def _env_list(words: argparse.Namespace) -> int:

@@ -7,7 +7,6 @@ checks, and ends with a `Finding`: nothing wrong, or the signature of the first 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -31,9 +30,6 @@ from harness.triage import Triage
 if TYPE_CHECKING:
     from harness.client.server_client import ServerClient
 
-LOG_HEAD = 16 << 20
-LOG_TAIL = 48 << 20
-"""Bytes of a log that triage reads: a flood in between never holds the cause of a death at its end."""
 LAST_WORDS = 8.0
 """Seconds that a server gets to die on its own after a request crashed in it: vLLM takes 0.5 s after an exception in
 its engine, 5.2 s after a kill -9 of it (0.29 to 0.32)."""
@@ -157,7 +153,8 @@ class Conduct:
             return self._builder.current
 
     def _read_log(self, how: str | None) -> Triage:
-        return triage.read(log_lines(self._folder / "server.log"), exit=how, phase=self._last_phase())
+        with (self._folder / "server.log").open("rb") as log:
+            return triage.read(log, exit=how, phase=self._last_phase())
 
     # --- checks
 
@@ -258,19 +255,3 @@ def _wait_exit(server: Server, seconds: float) -> Exited | None:
     while not (exited := server.exited()) and not deadline.expired:
         clock.sleep(0.02)
     return exited
-
-
-def log_lines(file: Path) -> Iterator[str]:
-    """The lines of a log; of a huge one only its head and its tail, with bounded memory."""
-    with file.open("rb") as log:
-        size = log.seek(0, 2)
-        log.seek(0)
-        yield from _decoded(log.read(LOG_HEAD if size > LOG_HEAD + LOG_TAIL else size))
-        if size > LOG_HEAD + LOG_TAIL:
-            log.seek(-LOG_TAIL, 2)
-            yield from _decoded(log.read())
-
-
-def _decoded(raw: bytes) -> Iterator[str]:
-    for line in raw.split(b"\n"):
-        yield line.decode("utf-8", "replace")

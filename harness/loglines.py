@@ -11,16 +11,82 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
+
+from harness import carriers
+from harness.carriers import ANSI
 
 LONGEST = 20_000
 """Characters of one line that are looked at: nothing that names a cause is longer, and a log may hold 100 MB lines."""
+MOST_PIECES = 1000
+"""Pieces of one line (progress bars glued with carriage returns) that are looked at."""
 
 RECORDED = re.compile(r" *(\d+\.\d\d) ([oe]) ?(.*)", re.DOTALL)
-ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-TAG = re.compile(r"\(([A-Za-z][\w.-]{0,60})(?: rank=\d+)? pid=(\d+)\) ?")
-RECORD = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL) (\d\d-\d\d \d\d:\d\d:\d\d)(?:\.\d+)? \[([^\]\s]+:\d+)\] ?")
+TAG = re.compile(
+    # vLLM; its executors of 2024 (`rank=1`); Ray (`ip=`)
+    r"\((?P<process>[A-Za-z][\w.-]{0,60}(?: rank=\d+)?) pid=(?P<pid>\d+)(?:, (?P<ip>ip=[\w.:]+))?\) ?"
+    # torch.distributed
+    r"|\[(?P<rank>rank\d+)\]: ?"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecordRule:
+    """How one logger begins a record. Groups: `level`, `source`, `stamp`, `process`, all of them optional."""
+
+    name: str
+    pattern: re.Pattern[str]
+
+
+LEVELS = r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL)"
+RECORDS: tuple[RecordRule, ...] = (
+    # The bracket before the file came in 2025.
+    RecordRule(
+        name="vllm",
+        pattern=re.compile(LEVELS + r" (?P<stamp>\d\d-\d\d \d\d:\d\d:\d\d)(?:\.\d+)? \[?(?P<source>[^\]\s]+:\d+)\] ?"),
+    ),
+    RecordRule(
+        name="sglang",
+        pattern=re.compile(
+            r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d+)?(?: (?P<process>[A-Z]{2}\d+(?: [A-Z]{2}\d+)*))?\] ?"
+            r"(?:(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL)[: ]+)?"
+        ),
+    ),
+    # glog, as torch's C++ uses it: E1130 21:56:37.123456 4242 ProcessGroupNCCL.cpp:616]
+    RecordRule(
+        name="glog",
+        pattern=re.compile(
+            r"\[?(?P<level>[IWEF])\d{4} \d\d:\d\d:\d\d(?:\.\d+)? +(?:\d+ )?(?P<source>[\w./-]+:\d+)\] ?"
+        ),
+    ),
+    RecordRule(
+        name="ray core",
+        pattern=re.compile(
+            r"\[\d{4}-\d\d-\d\d [\d:,]+ (?P<level>[IWEF]) \d+ \d+\] (?:\(\w+\) )?(?P<source>[\w./]+:\d+): "
+        ),
+    ),
+    RecordRule(
+        name="tgi",
+        pattern=re.compile(
+            r" ?(?P<level>TRACE|DEBUG|INFO|WARN|ERROR) (?:[\w-]+(?:\{[^}]*\})?: )*text_generation_\w+(?:::\w+)*: "
+            r"(?:(?P<source>[\w/.-]+:\d+): )?"
+        ),
+    ),
+    RecordRule(
+        name="logging",
+        pattern=re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ (?:- [\w.]+ - )?" + LEVELS + r" (?:- |\S+ -- )"),
+    ),
+)
+ANY = re.compile(
+    "|".join(
+        "(?:" + re.sub(r"<(level|source|stamp|process)>", rf"<\g<1>{n}>", rule.pattern.pattern) + ")"
+        for n, rule in enumerate(RECORDS)
+    )
+)
+"""All rows in one, in their order; each group with the number of its row."""
+LETTERS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "CRITICAL", "TRACE": "DEBUG", "WARN": "WARNING"}
 
 
 class LogLine(NamedTuple):
@@ -35,22 +101,24 @@ class LogLine(NamedTuple):
     source: str | None
     """`core.py:1374`: the same for all lines of one record."""
     text: str
+    lane: str | None = None
+    """Which of several writers the carrier says."""
 
     @property
-    def stream(self) -> tuple[str | None, str | None, bool]:
+    def stream(self) -> tuple[str | None, str | None, str | None, bool]:
         """Lines of one writer: a logger's traceback and its copy on stderr do not mix."""
-        return (self.process, self.pid, self.level is not None)
+        return (self.lane, self.process, self.pid, self.level is not None)
 
 
-def read(lines: Iterable[str], *, keep: Callable[[str, int], bool] | None = None) -> Iterator[LogLine]:
-    """Every line of a log; a carriage return ends a line too, as progress bars use it.
+def read(lines: Iterable[str]) -> Iterator[LogLine]:
+    """Every line of a log; a carriage return ends a line too, as progress bars use it."""
+    return parse(enumerate(lines, 1))
 
-    `keep` sees each line as it is and its number, and says whether it is worth taking apart: that is what costs time.
-    """
+
+def parse(numbered: Iterable[tuple[int, str]]) -> Iterator[LogLine]:
+    """As `read`, for lines that bring their numbers."""
     clock = _Clock()
-    for number, raw in enumerate(lines, 1):
-        if keep is not None and not keep(raw, number):
-            continue
+    for number, raw in numbered:
         line = raw[:LONGEST].rstrip("\r\n")
         if recorded := RECORDED.fullmatch(line):
             clock.at(float(recorded[1]))
@@ -61,24 +129,45 @@ def read(lines: Iterable[str], *, keep: Callable[[str, int], bool] | None = None
 
 
 def _pieces(number: int, line: str, clock: _Clock) -> Iterator[LogLine]:
-    process, pid = None, None
-    for piece in line.split("\r") if "\r" in line else (line,):
-        tag, text = tagged(ANSI.sub("", piece) if "\x1b" in piece else piece)
-        process, pid = tag or (process, pid)
-        record = RECORD.match(text)
-        if record:
-            clock.stamp(record[2])
-            level, source, text = record[1], record[3], text[record.end() :]
-            yield LogLine(number=number, t=clock.t, process=process, pid=pid, level=level, source=source, text=text)
-        else:
-            yield LogLine(number=number, t=clock.t, process=process, pid=pid, level=None, source=None, text=text)
+    """The lines in a line: glued by carriage returns, or packed into JSON by a carrier."""
+    if "\0" in line:
+        line = line.replace("\0", "")
+    packed = carriers.unpack(line) if line.startswith("{") else None
+    if packed is not None:
+        for piece in packed.splitlines()[:MOST_PIECES]:
+            yield _line(number, piece, clock, None)
+        return
+    before: LogLine | None = None
+    for piece in line.split("\r", MOST_PIECES)[:MOST_PIECES] if "\r" in line else (line,):
+        before = _line(number, piece, clock, before)
+        yield before
 
 
-def tagged(text: str) -> tuple[tuple[str, str] | None, str]:
-    """The tag of a line as (name, pid), and the rest; of several tags the last owns the line."""
-    owner = None
-    while text.startswith("(") and (tag := TAG.match(text)):
-        owner, text = (tag[1], tag[2]), text[tag.end() :]
+def _line(number: int, piece: str, clock: _Clock, before: LogLine | None) -> LogLine:
+    """`before`: what was glued in front of it; a piece without a tag is of the same process."""
+    lane, text = carriers.strip(ANSI.sub("", piece) if "\x1b" in piece else piece)
+    tag, text = tagged(text)
+    process, pid = tag or ((before.process, before.pid) if before else (None, None))
+    level = source = None
+    if record := ANY.match(text):
+        words = {name.rstrip("0123456789"): said for name, said in record.groupdict().items() if said is not None}
+        if "stamp" in words:
+            clock.stamp(words["stamp"])
+        level, source = words.get("level"), words.get("source")
+        process = process or words.get("process")
+        text = text[record.end() :]
+    return LogLine(number, clock.t, process, pid, LETTERS.get(level or "", level), source, text, lane)
+
+
+def tagged(text: str) -> tuple[tuple[str, str | None] | None, str]:
+    """The tag of a line as (name, pid), and the rest; of several tags the last owns the line.
+
+    Ray's pids repeat over nodes, so there the pid carries the node's address.
+    """
+    owner: tuple[str, str | None] | None = None
+    while text[:1] in ("(", "[") and (tag := TAG.match(text)):
+        pid = f"{tag['pid']}@{tag['ip']}" if tag["ip"] else tag["pid"]
+        owner, text = (tag["process"] or tag["rank"], pid), text[tag.end() :]
     return owner, text
 
 

@@ -45,3 +45,15 @@ class Signature:
     """0 to 1: how sure the rules are that this is the cause and not a messenger."""
     grouping: int = 1
     """Version of the rules that made `id`."""
+
+
+def similar(one: Signature, other: Signature) -> bool:
+    """Not the same, but worth a look: the same exception in the same function, or the same message elsewhere."""
+    if one.id == other.id:
+        return False
+    same_place = one.exception == other.exception and one.frames[:1] != () and _place(one) == _place(other)
+    return same_place or (one.normalised == other.normalised != "")
+
+
+def _place(signature: Signature) -> str | None:
+    return signature.frames[0].function if signature.frames else None

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Machines that run these tests are noisy: a slow draw says nothing about the code.
+settings.register_profile("noisy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("noisy")
+
+
+def pytest_configure() -> None:
+    """A job in the background inherits an ignored SIGINT, and the tests of interruptions would wait for ever."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

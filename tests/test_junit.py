@@ -393,6 +393,7 @@ def test_a_line_without_end_is_cut(tmp_path):
     ("given", "shown"),
     [
         ("a\x1b[1mb\x00\x7f", "a␛[1mb␀␡"),
+        ("see [[ATTACHMENT|/etc/passwd]]", "see [ [ATTACHMENT|/etc/passwd]]"),
         ("tab\tline\nend\r\n", "tab\tline\nend\n"),
         ("10%\r20%\r", "10%␍20%"),
         ("\udcff\ud800\x85\ufffe\u202e", "\\xff\\ud800\\x85\\ufffe\\u202e"),

@@ -9,9 +9,9 @@ import pytest
 from server_helpers import make_server, wait_until
 
 from harness import clock
+from harness.bytesearch import lines_with
 from harness.masking import Masker
 from harness.server import logpump
-from harness.server.bytesearch import lines_with
 from harness.server.logpump import LONGEST, MATCHED, LogPump, line_times, lines
 
 
@@ -270,7 +270,7 @@ def test_lines_with_finds_each_line_once_and_in_order():
 def test_without_memmem_the_answer_is_the_same(monkeypatch):
     block = b"one two\nthree\rtwo" * 50
     fast = list(lines_with(block, (b"two", b"one"), longest=99))
-    monkeypatch.setattr("harness.server.bytesearch._MEMMEM", None)
+    monkeypatch.setattr("harness.bytesearch._MEMMEM", None)
     assert list(lines_with(block, (b"two", b"one"), longest=99)) == fast
     assert len(fast) > 50
 

@@ -15,6 +15,7 @@ from test_log_samples import LOGS, lines_of
 from harness import timeline, triage
 from harness.runtimes import RUNTIMES
 from harness.signature import Kind, Signature
+from harness.triage import kinds
 
 RAISE = "Traceback (most recent call last):"
 FRAME = '  File "/opt/vllm-1/vllm/{file}", line 7, in {function}'
@@ -205,7 +206,10 @@ def test_a_messenger_alone_is_a_failure_of_low_confidence() -> None:
             " Failed core proc(s): {'EngineCore': 1}"
         )
     )
-    assert (found.confidence, found.kind) == (0.2, "python_exception")
+    assert (found.confidence, found.kind) == (0.3, "other")
+    assert found.title == "EngineCore ended with exit code 1 and without a word"
+    bare = signature(log("RuntimeError: WorkerProc initialization failed due to an exception in a background process."))
+    assert (bare.confidence, bare.kind) == (0.2, "python_exception")
 
 
 def test_teardown_noise_is_no_failure() -> None:
@@ -247,7 +251,7 @@ def test_interleaved_workers_are_two_tracebacks() -> None:
     mixed = [line for pair in zip(one, two, strict=True) for line in pair]
     found = signature(mixed)
     assert (found.title, found.process) == ("ValueError: first (build)", "Worker_TP0")
-    assert found.alternatives == ("KeyError: 'second' (build)",)
+    assert found.alternatives == ("KeyError: 'second' (build) [1/2 ranks]",)
     assert (found.ranks, found.confidence) == ("1/2", 0.9)
 
 
@@ -258,7 +262,7 @@ def test_chains() -> None:
     during = link.format("During handling of the above exception, another exception occurred:") + link.format("")
     after = log("OSError: cannot load the config")
     assert signature(cause + direct + after).title == "HTTPError: 401 Client Error (build)"
-    assert signature(cause + during + after).title == "OSError: cannot load the config (build)"
+    assert signature(cause + during + after).title == "HTTPError: 401 Client Error (build)", "its kind says more"
     assert signature(cause + during + log("asyncio.CancelledError")).title == "HTTPError: 401 Client Error (build)"
     assert triage.read((cause + direct + after).split("\n")).wrappers == ("OSError: cannot load the config",)
 
@@ -272,7 +276,7 @@ def test_message_of_many_lines() -> None:
     )
     assert (
         found.message
-        == "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously"
+        == "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously\n\nFor"
     )
     assert (found.kind, found.exception) == ("cuda_error", "AcceleratorError")
 
@@ -308,8 +312,9 @@ def test_frames_deepest_then_own_then_libraries() -> None:
 
 def test_a_log_that_is_cut() -> None:
     whole = log("ValueError: x").split("\n")
-    assert triage.read(whole[:-1]).signature is None
-    assert triage.read(whole[1:]).signature is None
+    cut = signature(whole[:-1])
+    assert (cut.title, cut.kind, cut.confidence) == ("the log ends inside a traceback (build)", "other", 0.2)
+    assert signature(whole[1:]).id == signature(whole).id, "its head is lost, its frames and its exception are not"
     assert triage.read([]).signature is None
 
 
@@ -403,7 +408,9 @@ def test_exit_without_a_word() -> None:
 
 def test_every_kind_has_its_blame() -> None:
     assert set(triage.BLAME) == set(get_args(Kind))
-    assert {kind for kind, fault in triage.BLAME.items() if fault != "product"} == set(triage.FIXES)
+    theirs = {kind for kind, fault in triage.BLAME.items() if fault != "product"}
+    clear = {rule.kind for rule in kinds.CLEAR}
+    assert theirs | clear == set(triage.FIXES)
 
 
 # --- output
@@ -458,3 +465,37 @@ def test_import_is_light() -> None:
     assert (
         subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True).stdout.strip() == "[]"
     )
+
+
+@pytest.mark.parametrize(
+    ("stem", "blame"),
+    [
+        ("written-gpu-memory-held", "node"),
+        ("written-inductor-oom", "product"),
+        ("written-xid", "node"),
+        ("written-cuda-asynchronous", "product"),
+        ("0.32.0-cpu-hub-503", "node"),
+        ("0.32.0-cpu-hub-404", "scenario"),
+        ("0.32.0-cpu-segfault-own-worker", "product"),
+        ("0.32.0-cpu-sigterm-engine-ready", "node"),
+        ("written-kernel-oom", "node"),
+    ],
+)
+def test_whose_fault(stem: str, blame: str) -> None:
+    found = sample(stem).signature
+    assert found is not None
+    assert triage.blame(found) == blame
+
+
+def test_an_asynchronous_stack_is_not_trusted() -> None:
+    """The next call reports it: two nights, two functions, one bug."""
+    error = (
+        "torch.AcceleratorError: CUDA error: an illegal memory access was encountered\n"
+        "CUDA kernel errors might be asynchronously reported at some other API call.\n"
+        "For debugging consider passing CUDA_LAUNCH_BLOCKING=1"
+    )
+    one, other = signature(log(error, function="forward")), signature(log(error, function="sample"))
+    assert one.id == other.id
+    assert "not to be trusted" in one.title
+    assert one.confidence < 0.7
+    assert one.frames[0].function == "forward", "kept, for whoever knows better"

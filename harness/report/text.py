@@ -8,21 +8,22 @@ from typing import BinaryIO
 
 LINE_BYTES = 4_000
 """Longest log line that is shown whole."""
-SEARCHED_BYTES = 64 << 20
-"""How far into a log the evidence is looked for: triage reads no further either."""
+PIECE_BYTES = 64 << 20
+"""A line that is longer is read in pieces."""
 LINES_BEFORE, LINES_AFTER = 20, 10
 """Lines shown around the evidence."""
 
 # XML 1.0 has no place for C0 controls, lone surrogates, U+FFFE and U+FFFF: one of them and Jenkins reads nothing of the
 # file. C1 controls and DEL are legal but invisible; the bidirectional overrides make a text read as something else.
 _ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
+_ATTACHMENT = "[[ATTACHMENT|"  # in a JUnit file GitLab fetches the path that follows: no log may name one
 _LINE_END_CR = re.compile(r"\r+(?=\n|\Z)")
 _DELETE, _CONTROL_PICTURES = 0x7F, 0x2400
 
 
 def visible(text: str) -> str:
     r"""Replace what cannot be seen or stored: ESC becomes ␛, an undecodable byte `\x80`. Tabs and newlines stay."""
-    return _ODD.sub(_picture, _LINE_END_CR.sub("", text))
+    return _ODD.sub(_picture, _LINE_END_CR.sub("", text)).replace(_ATTACHMENT, "[ [ATTACHMENT|")
 
 
 def _picture(match: re.Match[str]) -> str:
@@ -72,16 +73,19 @@ def log_excerpt(folder: Path, evidence: tuple[tuple[int, int], ...], *, limit: i
 
 
 def _window(log: BinaryIO, span: tuple[int, int], limit: int) -> tuple[str, int]:
-    """The lines around a span, and the offset after them; ("", 0) where the log does not reach that far."""
+    """The lines around a span, and the offset after them; ("", 0) where the log does not reach that far.
+
+    A second a gigabyte in front of the span.
+    """
     first, last = span[0] - LINES_BEFORE, span[1] + LINES_AFTER
     kept: list[str] = []
     after = 0
-    for number, raw in enumerate(iter(lambda: log.readline(SEARCHED_BYTES), b""), start=1):
-        if number > last or log.tell() > SEARCHED_BYTES:
-            break
+    number = 1
+    while number <= last and (raw := log.readline(PIECE_BYTES)):
         if number >= first:
             kept.append(_line(raw))
             after = log.tell()
+        number += raw.endswith(b"\n")
     return cut_middle("\n".join(kept), limit), after
 
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Literal
 
 from harness import clock
+from harness.bytesearch import lines_with
 from harness.masking import Masker
-from harness.server.bytesearch import lines_with
 
 PARTIAL_AFTER = 0.2
 LONGEST = 1 << 20

@@ -1,12 +1,16 @@
 """Log + exit + phase → signature: the root cause, not the messenger. Rules are tables, the algorithm is small."""
 
+from harness.signature import similar
+from harness.triage.answer import Explained, Triage
 from harness.triage.identify import blame, check_failed, hang, killed, normalise
-from harness.triage.reading import Triage, read, to_json, to_text
-from harness.triage.rules import BLAME, FIXES
+from harness.triage.kinds import BLAME, FIXES
+from harness.triage.printing import to_json, to_reasons, to_text, visible
+from harness.triage.reading import read
 
 __all__ = [
     "BLAME",
     "FIXES",
+    "Explained",
     "Triage",
     "blame",
     "check_failed",
@@ -14,6 +18,9 @@ __all__ = [
     "killed",
     "normalise",
     "read",
+    "similar",
     "to_json",
+    "to_reasons",
     "to_text",
+    "visible",
 ]

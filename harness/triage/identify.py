@@ -12,24 +12,31 @@ import signal
 
 from harness.errors import Blame
 from harness.signature import Frame, Kind, Signature
-from harness.triage.rules import (
-    BLAME,
+from harness.triage.kinds import BLAME, CLEAR, DUMPED_SIGNALS, KINDS, OWN_SIGNALS
+from harness.triage.layouts import Traceback
+from harness.triage.wording import (
+    ASYNCHRONOUS,
     GENERIC,
     GROUPING,
     HEADLINES,
-    KINDS,
     NORMALISE,
-    OWN_SIGNALS,
+    OWN_PACKAGES,
     PLUMBING,
+    PYDANTIC,
 )
-from harness.triage.tracebacks import Traceback
 
 LONGEST = 4000
 """Characters of a message that are kept."""
+MOST_OF_MESSAGE = 8000
+"""Characters of a message in which its sentence is looked for."""
 LONG_TITLE = 160
+LONGEST_HEADLINE = 1000
+"""Characters of a sentence that are read for its kind and its identity."""
 SHORT_SENTENCE = 40
 """Characters: what ends before is no sentence but an abbreviation."""
 LONGEST_TITLE = 300
+HALF_QUOTED = re.compile(r"^(KeyError: )(?:\"(?!.*\"$)|'(?!.*'$))")
+"""A KeyError prints its sentence in quotes; where the end of it is left out, the first quote goes too."""
 
 
 def normalise(message: str) -> str:
@@ -47,16 +54,18 @@ def make(
     headline: str | None = None,
     frames: tuple[Frame, ...] = (),
     function: str | None = None,
+    library: str | None = None,
     process: str | None = None,
     phase: str | None = None,
     title: str | None = None,
     title_prefix: str | None = None,
     confidence: float = 1.0,
 ) -> Signature:
-    normalised = normalise((headline if headline is not None else message)[:LONGEST])
+    normalised = normalise((headline if headline is not None else message)[:LONGEST_HEADLINE])
     generic = GENERIC.fullmatch(normalised) is not None
-    identity = [GROUPING, kind, exception, normalised, function if generic else None]
-    words = title_prefix or (f"{exception}: " if exception and not (exception.startswith("SIG")) else "")
+    identity = [GROUPING, kind, exception, normalised, (function, library) if generic else None]
+    told = exception is None or message.startswith(exception) or (exception.startswith("SIG") and exception in message)
+    words = title_prefix or ("" if told else f"{exception}: ")
     sentence = (words + normalised).rstrip(": ")
     return Signature(
         id=hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:12],
@@ -78,24 +87,44 @@ def _clip(text: str) -> str:
     """One sentence: of a long message the first, its advice left to the message."""
     if len(text) > LONG_TITLE and (end := text.find(". ", SHORT_SENTENCE)) > 0:
         text = text[:end]
-    return text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1] + "…"
+    text = text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1] + "…"
+    return HALF_QUOTED.sub(r"\1", text)
 
 
 def of_traceback(block: Traceback, phase: str | None) -> Signature:
-    frames = _order(block.frames)
+    frames = _order(list(block.frames))
     own = next((f for f in frames if _own(f.file) and f.function not in PLUMBING), None)
     function = own or (frames[0] if frames else None)
-    headline = _headline(block.text)
+    headline = headline_of(block.text)
+    exception = DUMPED_SIGNALS.get(headline, block.name)
+    kind = kind_of(exception, headline, own)
+    # Whoever calls next reports it: the function is where it was noticed, and no part of its identity.
+    trusted = kind != "cuda_error" or not ASYNCHRONOUS.search(block.text)
+    name = function.function if function and trusted else None
+    words = f"{exception}: {_clip(normalise(headline))}".rstrip(": ")
     return make(
-        kind=_kind(block.name, headline, own),
-        exception=block.name,
+        kind=kind,
+        exception=exception,
         message=block.text,
         headline=headline,
         frames=frames,
-        function=function.function if function else None,
+        function=name,
+        library=_library(block) if name else None,
         process=block.process,
         phase=phase or block.phase,
+        title=None if trusted else f"{words} (asynchronous: its stack is not to be trusted)",
+        confidence=1.0 if trusted else 0.6,
     )
+
+
+def of_cut(block: Traceback, phase: str | None) -> Signature:
+    """Of a traceback whose exception is cut off: its function is all that is known."""
+    frames = _order(list(block.frames))
+    function = own_place(block) or frames[0]
+    return make(
+        kind="other", message="the log ends inside a traceback", frames=frames, function=function.function,
+        process=block.process, phase=phase or block.phase, confidence=0.2,
+    )  # fmt: skip
 
 
 def _order(printed: list[Frame]) -> tuple[Frame, ...]:
@@ -106,7 +135,19 @@ def _order(printed: list[Frame]) -> tuple[Frame, ...]:
 
 
 def _own(file: str) -> bool:
-    return file.startswith("vllm/")
+    return file.split("/", 1)[0] in OWN_PACKAGES
+
+
+def _library(block: Traceback) -> str | None:
+    """The deepest function of an installed package that is not the server's: it tells which file was no JSON."""
+    others = (f for f in reversed(block.frames) if "-packages/" in f.file and not _own(_short(f.file)))
+    return next((f.function for f in others if f.function not in PLUMBING), None)
+
+
+def own_place(block: Traceback) -> Frame | None:
+    """The deepest frame in the server's own code."""
+    frames = (Frame(function=f.function, file=_short(f.file), line=f.line) for f in reversed(block.frames))
+    return next((f for f in frames if _own(f.file) and f.function not in PLUMBING), None)
 
 
 def _short(file: str) -> str:
@@ -116,26 +157,29 @@ def _short(file: str) -> str:
             return file.rsplit(mark, 1)[1]
     if found := re.search(r"/lib/python3\.\d+/(.*)", file):
         return found[1]
-    return (
-        "vllm/" + file.rsplit("/vllm/", 1)[1]
-        if "/vllm/" in file
-        else file.rsplit("/", 1)[-1]
-        if file.startswith("/")
-        else file
-    )
+    for package in OWN_PACKAGES:
+        if f"/{package}/" in file:
+            return f"{package}/" + file.rsplit(f"/{package}/", 1)[1]
+    return file.rsplit("/", 1)[-1] if file.startswith("/") else file
 
 
-def _headline(message: str) -> str:
+def headline_of(message: str) -> str:
     """The sentence of a message of many lines."""
+    return _sentence(message[:MOST_OF_MESSAGE])[:LONGEST_HEADLINE]
+
+
+def _sentence(message: str) -> str:
     first = message.split("\n", 1)[0]
     for says_nothing, where in HEADLINES:
         if says_nothing.match(first) and (found := where.match(message)) and found["said"].strip():
-            words = [line.strip() for line in found["said"].split("\n") if line.strip()]
-            return ": ".join(words).removeprefix("Value error, ")
+            lines = (line.strip().removeprefix("Value error, ") for line in PYDANTIC.sub("", found["said"]).split("\n"))
+            words = [line for line in lines if line]
+            said = " ".join(word if word[-1] in ".:;,!?)" else f"{word}:" for word in words[:-1])
+            return f"{said} {words[-1]}".strip()
     return first
 
 
-def _kind(name: str, headline: str, own: Frame | None) -> Kind:
+def kind_of(name: str, headline: str, own: Frame | None) -> Kind:
     where = f"{own.file}:{own.function}" if own else ""
     return next(
         r.kind for r in KINDS if r.exception.search(name) and r.message.search(headline) and r.where.search(where)
@@ -143,26 +187,37 @@ def _kind(name: str, headline: str, own: Frame | None) -> Kind:
 
 
 def usage(message: str, phase: str | None) -> Signature:
-    return make(kind="cli_usage", message=message, title_prefix="usage error: ", phase=phase)
+    """Of a command line that was refused."""
+    return make(
+        kind="cli_usage", message=message, headline=headline_of(message), title_prefix="usage error: ", phase=phase
+    )
 
 
-def bare(message: str, *, process: str | None, phase: str | None, confidence: float) -> Signature:
-    found = _kind("", message, None)
+def bare(
+    message: str, *, process: str | None, phase: str | None, confidence: float, exception: str | None = None
+) -> Signature:
+    """Of a message without a stack."""
+    found = kind_of(exception or "", message, None)
     kind: Kind = "other" if found == "python_exception" else found
-    return make(kind=kind, message=message, process=process, phase=phase, confidence=confidence)
+    return make(kind=kind, exception=exception, message=message, process=process, phase=phase, confidence=confidence)
 
 
 # --- signatures that no log line gives
 
 
-def hang(phase: str, reason: str) -> Signature:
-    """No progress in `phase`; `reason` is the budget that ran out: `silence`, `startup` or `request`."""
+def hang(phase: str, reason: str, *, process: str | None = None) -> Signature:
+    """No progress in `phase`.
+
+    `reason` is the budget that ran out (`silence`, `startup`, `request`), or `peer`: the log itself says that a process
+    waited for another, and `process` is the one that says so.
+    """
     said = {
         "silence": "no output and no CPU use",
         "startup": "not ready within the startup budget",
         "request": "a request got no answer within its budget",
+        "peer": "a process waited for one that did not answer",
     }.get(reason, reason)
-    return make(kind="hang", message=f"{said}, in {phase}", title=f"hang: {said}", phase=phase)
+    return make(kind="hang", message=f"{said}, in {phase}", title=f"hang: {said}", process=process, phase=phase)
 
 
 def killed(how: str, phase: str) -> Signature:
@@ -187,18 +242,23 @@ def check_failed(name: str, message: str) -> Signature:
 
 
 def blame(signature: Signature) -> Blame:
-    """Whose fault: the kind's, except for the signals that a program gives itself."""
+    """Whose fault: the kind's, except for the signals that a program gives itself and what its words make clear."""
     if signature.kind == "killed_signal" and signature.exception in OWN_SIGNALS:
         return "product"
-    return BLAME[signature.kind]
+    clear = (rule.blame for rule in CLEAR if rule.kind == signature.kind and rule.message.search(signature.normalised))
+    return next(clear, BLAME[signature.kind])
 
 
 def signal_of(how: str) -> str | None:
     if how.startswith("SIG"):
         return how
     code = int(found[1]) if (found := re.fullmatch(r"exit (-?\d+)", how)) else 0
-    number = -code if code < 0 else code - 128 if 128 < code <= 128 + 64 else 0  # noqa: PLR2004 - a shell's 128 + signal
-    return signal_name(number) if number else None
+    return signal_name(signal_in(code)) if signal_in(code) else None
+
+
+def signal_in(code: int) -> int:
+    """The signal in an exit code: negative as Python says it, 128 + n as a shell does; 0 where there is none."""
+    return -code if code < 0 else code - 128 if 128 < code <= 128 + 64 else 0  # noqa: PLR2004 - a shell's 128 + signal
 
 
 def signal_name(number: int) -> str:

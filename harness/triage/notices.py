@@ -1,122 +1,147 @@
-"""Causes without a traceback of their own: usage errors, processes that are gone without a word. Pure."""
+"""What one pass over a log notices beside tracebacks: lines that are a cause, or stand for one. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass, field
-from itertools import chain
+from dataclasses import dataclass, field, replace
 
 from harness.loglines import LogLine
-from harness.signature import Signature
-from harness.triage import identify
-from harness.triage.rules import DEATHS, SHUTDOWN, USAGE
-from harness.triage.tracebacks import Traceback
+from harness.signature import Kind
+from harness.triage.kinds import DUMPED_SIGNALS
+from harness.triage.linerules import LINES, LONE, WHAT, LineRule
 
 RANKED = re.compile(r"\bworld_size=(\d+) rank=\d+|in world size (\d+)")
+WORKER = re.compile(r"\w*Worker|rank\d|(?:[A-Z]{2}\d+ )*TP\d")
+"""Tags of processes that are ranks."""
 LAST_ERRORS = 20
+MORE_LINES = 3
 FIRST_NOTICES = 100
 """Notices that are kept: a server that restarts its engine for ever must not fill the memory."""
+MOST_WORKERS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Notice:
     """One line that is a cause, or stands for one."""
 
+    rule: str
+    role: str
     line: int
     process: str | None
+    pid: str | None = None
     phase: str | None
     message: str
+    kind: Kind = "other"
+    exception: str | None = None
     code: int | None = None
-    hearsay: bool = False
+    """How the process ended where the line says so; negative: by that signal."""
 
 
 @dataclass(slots=True)
 class Notices:
-    """What one pass over a log notices beside tracebacks."""
-
-    usage: list[Notice] = field(default_factory=list)
-    deaths: list[Notice] = field(default_factory=list)
+    by_role: dict[str, list[Notice]] = field(default_factory=dict)
     errors: deque[Notice] = field(default_factory=lambda: deque(maxlen=LAST_ERRORS))
+    """Last lines that were logged as errors."""
+    lone: deque[Notice] = field(default_factory=lambda: deque(maxlen=LAST_ERRORS))
+    """Last exceptions that stand on a line of their own, without a traceback."""
     spoke: set[str] = field(default_factory=set)
     """Processes that have lines of their own, `Worker` for `Worker_TP0` too."""
-    workers: set[str] = field(default_factory=set)
-    """Pids of workers."""
+    workers: set[tuple[str | None, str | None]] = field(default_factory=set)
+    """Tag and pid of ranks."""
     world: int = 0
+    open_lines: int = 0
+    """Lines up to this number may go on with what the last notice began: pydantic's after argparse's, `what()`."""
     shutdown: int | None = None
     """Line from which on the server was told to stop."""
 
-    def look(self, line: LogLine, phase: str) -> None:
+    def all(self, role: str) -> list[Notice]:
+        return self.by_role.get(role, [])
+
+    def look(self, line: LogLine, phase: str, *, inside: bool) -> None:
+        """`inside`: a traceback of the same writer is open, so an exception's line is not a lone one."""
         text = line.text
         if line.process:
             self._process(line.process, line.pid)
         if "world" in text and (ranked := RANKED.search(text)):
             self.world = max(self.world, int(ranked[1] or ranked[2]))
-        if self.shutdown is None and "hut" in text and SHUTDOWN.search(text):
-            self.shutdown = line.number
-        if ": error: " in text and (usage := USAGE.match(text)) and len(self.usage) < FIRST_NOTICES:
-            self.usage.append(_notice(line, phase, usage["message"]))
-        if "unexpectedly" in text or "initialization failed" in text or "core proc" in text:
-            self._death(line, phase)
-        if line.level in ("ERROR", "CRITICAL") and text and not text[0].isspace():
-            self.errors.append(_notice(line, phase, text))
+        if line.number <= self.open_lines and line.level is None and text.strip():
+            self._more(text)
+        for rule in LINES:
+            if rule.literal in text and (found := rule.pattern.search(text)):
+                self._notice(rule, found, line, phase)
+                break
+        if not text or text[0].isspace():
+            return
+        if line.level in ("ERROR", "CRITICAL"):
+            self.errors.append(_notice("error line", "error", line, phase, text))
+        elif not inside and (lone := LONE.match(text)):
+            message = lone["message"]
+            name = lone["exception"].rsplit(".", 1)[-1]
+            self.lone.append(_notice("lone exception", "lone", line, phase, message, exception=name))
+
+    def forget(self, before: int) -> None:
+        """What stands before that line belongs to an attempt that was followed by a healthy start."""
+        for role, kept in self.by_role.items():
+            self.by_role[role] = [notice for notice in kept if notice.line >= before]
+        for last in (self.errors, self.lone):
+            kept = [notice for notice in last if notice.line >= before]
+            last.clear()
+            last.extend(kept)
+        if self.shutdown is not None and self.shutdown < before:
+            self.shutdown = None
+
+    def healed(self) -> None:
+        """The start went on, or a request was answered: whoever did not answer for a while is back."""
+        self.by_role.pop("hang", None)
 
     def _process(self, name: str, pid: str | None) -> None:
-        if name not in self.spoke:
-            self.spoke |= {name, name.split("_", 1)[0]}
-        if pid and name.startswith("Worker"):
-            self.workers.add(pid)
+        if name not in self.spoke and len(self.spoke) < MOST_WORKERS:
+            self.spoke |= {name, re.split(r"[_ ]", name, maxsplit=1)[0]}
+        if len(self.workers) < MOST_WORKERS and WORKER.match(name):
+            self.workers.add((None if pid else name, pid))
 
-    def _death(self, line: LogLine, phase: str) -> None:
-        found = next(((rule, hit) for rule in DEATHS if (hit := rule.pattern.search(line.text))), None)
-        if found is None or len(self.deaths) >= FIRST_NOTICES:
+    def _notice(self, rule: LineRule, found: re.Match[str], line: LogLine, phase: str) -> None:
+        if rule.role == "shutdown":
+            self.shutdown = self.shutdown or line.number
             return
-        rule, hit = found
-        groups = hit.groupdict()
-        code = int(groups["code"]) if groups.get("code") else None
-        process = groups.get("process") or rule.default
-        self.deaths.append(_notice(line, phase, line.text, process=process, code=code, hearsay=rule.hearsay))
+        kept = self.by_role.setdefault(rule.role, [])
+        if len(kept) >= FIRST_NOTICES:
+            return
+        words = {key: value for key, value in found.groupdict().items() if value is not None}
+        message = rule.message.format(**words) if rule.message else words.get("message", line.text)
+        code = -int(words["signal"]) if "signal" in words else int(words["code"]) if "code" in words else None
+        self.open_lines = max(self.open_lines, line.number + MORE_LINES)
+        kept.append(
+            _notice(
+                rule.name, rule.role, line, phase, message.strip(), process=words.get("process") or rule.process,
+                kind=rule.kind, exception=words.get("exception") or rule.exception or DUMPED_SIGNALS.get(message),
+                code=code,
+            )
+        )  # fmt: skip
+
+    def _more(self, text: str) -> None:
+        """What explains the last notice: pydantic's words after argparse's, `what()` after `terminate called`."""
+        usage, causes = self.all("usage"), self.all("cause")
+        if usage and "validation error" in usage[-1].message:
+            usage[-1] = replace(usage[-1], message=f"{usage[-1].message}\n{text}")
+        elif causes and causes[-1].message == "terminate called" and (what := WHAT.match(text)):
+            causes[-1] = replace(causes[-1], message=what["message"])
 
 
 def _notice(
+    rule: str,
+    role: str,
     line: LogLine,
     phase: str,
     message: str,
     *,
     process: str | None = None,
+    kind: Kind = "other",
+    exception: str | None = None,
     code: int | None = None,
-    hearsay: bool = False,
 ) -> Notice:
     return Notice(
-        line=line.number, process=process or line.process, phase=phase, message=message, code=code, hearsay=hearsay
-    )
-
-
-def dead(seen: Notices, demoted: list[Traceback], phase: str | None) -> tuple[Signature, int] | None:
-    """A process that is gone without a word: the first whose signal is known, else the first that is reported."""
-    known = (d for d in seen.deaths if d.code is not None and d.code < 0)
-    told = (d for d in seen.deaths if not d.hearsay)
-    heard = (d for d in seen.deaths if d.hearsay and d.process in seen.spoke)
-    death = next(chain(known, told, heard), None) or _lost_engine(seen, demoted)
-    if death is None:
-        return None
-    process = re.sub(r"^Vllm|_\w+$|-\d+$", "", death.process or "a process")
-    how = identify.signal_name(-death.code) if death.code is not None and death.code < 0 else None
-    message = f"{process} was killed by {how}" if how else f"{process} died without a word"
-    signature = identify.make(
-        kind="killed_signal",
-        exception=how,
-        message=message,
-        process=death.process,
-        phase=phase or death.phase,
-        confidence=1.0 if how else 0.5 if death.hearsay else 0.7,
-    )
-    return signature, death.line
-
-
-def _lost_engine(seen: Notices, demoted: list[Traceback]) -> Notice | None:
-    """An engine reported dead before anybody asked the server to stop."""
-    for block in demoted:
-        if block.name == "EngineDeadError" and (seen.shutdown is None or block.first < seen.shutdown):
-            return Notice(line=block.first, process="EngineCore", phase=block.phase, message=block.text)
-    return None
+        rule=rule, role=role, line=line.number, process=process or line.process, pid=line.pid, phase=phase,
+        message=message, kind=kind, exception=exception, code=code,
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Tracebacks out of a log in which several processes speak at once. Pure.
+"""Tracebacks out of a log in which several processes speak at once. Pure; how they look stands in `layouts.py`.
 
 Each writer (process, and whether through a logger or raw on stderr) is followed on its own, so two workers that are
 interleaved line by line give two tracebacks.
@@ -7,68 +7,44 @@ interleaved line by line give two tracebacks.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
 from harness.loglines import LogLine
 from harness.signature import Frame
-
-HEAD = "Traceback (most recent call last):"
-FRAME = re.compile(r'\s+File "([^"]+)", line (\d+), in (.+)')
-RAISED = re.compile(r"(?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_<]\w*>?)*)(?:: ?(?P<message>.*))?")
-LEVELS = frozenset({"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"})
-LINKS: tuple[tuple[str, Literal["cause", "context"]], ...] = (
-    ("The above exception was the direct cause of the following exception:", "cause"),
-    ("During handling of the above exception, another exception occurred:", "context"),
+from harness.triage.layouts import (
+    BOX,
+    BOX_FRAME,
+    DEEPEST,
+    DUMP,
+    DUMP_FRAME,
+    DUMP_THREAD,
+    FRAME,
+    HANDLER,
+    HEAD,
+    LONELY,
+    MARGIN,
+    OTHERS,
+    PROGRESS,
+    REMOTE,
+    STACK_FRAME,
+    SUFFIXES,
+    Traceback,
+    link_in,
+    raised_in,
 )
+
 LONGEST_MESSAGE = 40
 """Lines of a message that are kept."""
-DEEPEST = 500
-"""Frames that are kept: of an endless recursion the outermost."""
+MOST_CHARACTERS = 8000
+"""Characters of a message that are kept, its first line aside."""
+MOST = 300
+"""Different tracebacks that are kept: the first ones. A server that fails every request must not fill the memory."""
+MOST_WRITERS = 2000
 PATIENCE = 2000
 """Lines of others that may stand between two lines of one traceback."""
 NEAR = 3
 """A header stands right before its traceback, a line or two of another process between."""
-OTHERS = re.compile(r"Process \S+:$|\S+:\d+: \w*Warning|\[[WE]\d{4}|INFO: |usage: |nanobind: |\s+warnings\.warn\(")
-"""Lines on a shared stderr that continue nobody's message."""
-
-
-@dataclass(slots=True)
-class Traceback:
-    process: str | None
-    pid: str | None
-    level: str | None
-    first: int
-    """Line numbers, 1 for the first line of the log."""
-    last: int
-    header: str
-    """The line before it by the same writer: `EngineCore failed to start.`"""
-    phase: str | None
-    """What the start was doing when it was printed."""
-    frames: list[Frame] = field(default_factory=list)
-    """Outermost first, as printed."""
-    exception: str = ""
-    """Class name with its module; empty where the log ends before it."""
-    message: list[str] = field(default_factory=list)
-    before: Traceback | None = None
-    """The exception that this one was raised from or during."""
-    link: Literal["cause", "context"] | None = None
-
-    @property
-    def name(self) -> str:
-        return self.exception.rsplit(".", 1)[-1]
-
-    @property
-    def text(self) -> str:
-        return "\n".join(self.message).strip()
-
-    def chain(self) -> Iterator[Traceback]:
-        """From this one back to the first that it was raised from."""
-        block: Traceback | None = self
-        while block is not None:
-            yield block
-            block = block.before
 
 
 @dataclass(slots=True)
@@ -76,10 +52,22 @@ class _Writer:
     block: Traceback | None = None
     speaking: bool = False
     """The exception line has come; message lines may follow."""
+    closed: bool = False
+    """A blank line ended the message, or what follows may be somebody else's: only a link can tell."""
+    pending: list[str] = field(default_factory=list)
+    """Lines since then: of the message, if a link follows."""
+    boxed: bool = False
+    dump: Literal["", "head", "current", "others"] = ""
+    """Where in a dump of faulthandler it is."""
+    margin: bool = False
     source: str | None = None
     previous: tuple[int, str] = (0, "")
     """Number and text of its last line."""
     link: Literal["cause", "context"] | None = None
+    lonely: LogLine | None = None
+    """An exception without a head: one that was never raised, if a link follows."""
+    after_frame: bool = False
+    """The last line was a frame without indentation: the next one is its source."""
 
 
 class Collector:
@@ -88,58 +76,190 @@ class Collector:
     def __init__(self) -> None:
         self._writers: dict[object, _Writer] = {}
         self._all: list[Traceback] = []
-        self._busy_until = 0
-
-    def busy(self, number: int) -> bool:
-        """Whether a traceback is open, so that line `number` may belong to it whatever it says."""
-        return number <= self._busy_until
+        self.busy_until = 0
+        """A traceback is open: the lines up to this number may belong to it whatever they say."""
+        self.dropped = 0
+        """Tracebacks beyond those that are kept."""
 
     @property
     def found(self) -> list[Traceback]:
-        inner = {id(block.before) for block in self._all if block.before is not None}
-        return [block for block in self._all if id(block) not in inner and block.exception]
+        return [block for block in self._last_links() if block.exception]
 
-    def add(self, line: LogLine, phase: str | None) -> None:
-        writer = self._writers.setdefault(line.stream, _Writer())
-        if line.text.endswith(HEAD):
+    @property
+    def cut(self) -> Traceback | None:
+        """The last one that the log ends inside of."""
+        return next((b for b in reversed(self._last_links()) if not b.exception and b.frames), None)
+
+    @property
+    def full(self) -> bool:
+        """No further traceback will be kept."""
+        return len(self._all) >= MOST
+
+    def _last_links(self) -> list[Traceback]:
+        inner = {id(block.before) for block in self._all if block.before is not None}
+        return [block for block in self._all if id(block) not in inner]
+
+    def forget(self, before: int) -> None:
+        """What stands before that line belongs to an attempt that was followed by a healthy start."""
+        self._all = [block for block in self._all if block.first >= before]
+
+    def add(self, line: LogLine, phase: str | None) -> bool:
+        """Returns whether the line belongs to a traceback, or may do so."""
+        writer = self._writer(line)
+        if "%|" in line.text and PROGRESS.match(line.text):
+            return writer.block is not None
+        if writer.margin:
+            line = _without_margin(writer, line)
+        if line.text.endswith(HEAD) or BOX.match(line.text):
             self._start(writer, line, phase)
+        elif fatal := DUMP.match(line.text):
+            self._dump(writer, line, phase, fatal)
+        elif writer.dump:
+            self._dumped(writer, line)
         elif writer.block is not None:
             self._continue(writer, writer.block, line)
+        else:
+            self._outside(writer, line, phase)
         if line.text:
             writer.previous = (line.number, line.text)
         if writer.block is not None:
-            self._busy_until = line.number + PATIENCE
+            self.busy_until = line.number + PATIENCE
+        return writer.block is not None
+
+    def _outside(self, writer: _Writer, line: LogLine, phase: str | None) -> None:
+        """No traceback of this writer is open."""
+        if (found := FRAME.match(line.text)) and found[3]:
+            self._headless(writer, line, phase)
+        elif LONELY.match(line.text):
+            writer.lonely = line
+        elif writer.lonely is not None:
+            self._after_lonely(writer, writer.lonely, line, phase)
+
+    def _writer(self, line: LogLine) -> _Writer:
+        if len(self._writers) > MOST_WRITERS and line.stream not in self._writers:
+            self._writers.clear()  # nobody has so many processes: this is noise
+        return self._writers.setdefault(line.stream, _Writer())
 
     def _start(self, writer: _Writer, line: LogLine, phase: str | None) -> None:
-        before = writer.block if writer.link else None
         number, text = writer.previous
+        words = line.text.removesuffix(HEAD).strip(" +|")
+        writer.margin = words.endswith("Exception Group") or (writer.margin and writer.block is not None)
+        writer.boxed = not line.text.endswith(HEAD)
+        header = words or (text if line.number - number <= NEAR else "")
+        self._open(writer, line, phase, header)
+
+    def _open(self, writer: _Writer, line: LogLine, phase: str | None, header: str) -> None:
+        before = writer.block if writer.link else None
         block = Traceback(
             process=line.process, pid=line.pid, level=line.level, first=line.number, last=line.number,
-            header=text if line.number - number <= NEAR else "", phase=phase, before=before,
-            link=writer.link if before else None,
+            header=header, phase=phase, before=before, link=writer.link if before else None,
         )  # fmt: skip
-        self._all.append(block)
-        writer.block, writer.speaking, writer.source, writer.link = block, False, line.source, None
+        if len(self._all) < MOST:
+            self._all.append(block)
+        else:
+            self.dropped += 1
+        writer.block, writer.speaking, writer.closed = block, False, False
+        writer.source, writer.link, writer.after_frame, writer.dump = line.source, None, False, ""
+        writer.pending = []
+
+    def _dump(self, writer: _Writer, line: LogLine, phase: str | None, fatal: re.Match[str]) -> None:
+        writer.link = None
+        self._open(writer, line, phase, "")
+        assert writer.block is not None
+        writer.block.exception = "Fatal Python error"
+        writer.block.message = [fatal["what"] or "Segmentation fault"]
+        writer.dump = "current" if fatal["banner"] else "head"
+
+    def _dumped(self, writer: _Writer, line: LogLine) -> None:
+        block = writer.block
+        if thread := DUMP_THREAD.match(line.text):
+            writer.dump = "current" if thread[0].startswith("Current") else "others"
+        elif block is not None and (found := DUMP_FRAME.match(line.text) or STACK_FRAME.match(line.text)):
+            if writer.dump == "current" and not HANDLER.search(found[1]) and len(block.frames) < DEEPEST:
+                block.frames.appendleft(Frame(function=found[3], file=found[1], line=int(found[2])))
+                block.last = line.number
+        elif line.text.strip() and not line.text.startswith("<"):
+            writer.dump, writer.block = "", None
+
+    def _after_lonely(self, writer: _Writer, lonely: LogLine, line: LogLine, phase: str | None) -> None:
+        if line.number - lonely.number > LONGEST_MESSAGE:
+            writer.lonely = None
+        elif link := link_in(line.text):
+            self._open(writer, lonely, phase, "")
+            assert writer.block is not None
+            self._frame_or_end(writer, writer.block, lonely)
+            writer.link, writer.lonely = link, None
+
+    def _headless(self, writer: _Writer, line: LogLine, phase: str | None) -> None:
+        """A frame of no open traceback: its head was logged by a logger that tags only first lines, or is cut off."""
+        for other in reversed(self._writers.values()):
+            block = other.block
+            if block is not None and not block.frames and not other.speaking and line.number - block.last <= NEAR:
+                writer.block, writer.speaking, writer.closed, writer.source = block, False, False, line.source
+                writer.link, other.block = None, None
+                break
+        else:
+            self._open(writer, line, phase, "")
+        assert writer.block is not None
+        self._continue(writer, writer.block, line)
 
     def _continue(self, writer: _Writer, block: Traceback, line: LogLine) -> None:
-        link = next((kind for words, kind in LINKS if line.text.startswith(words)), None)
+        text = line.text.strip("│| ") if writer.boxed else line.text.lstrip()
+        link = link_in(text)
         if link and writer.speaking:
             writer.link = link
+            block.message += writer.pending
+            writer.pending = []
         elif not writer.speaking:
             self._frame_or_end(writer, block, line)
-        elif writer.link is None and line.text.strip():
+        elif writer.link is not None and text and raised_in(line.text):
+            self._open(writer, line, block.phase, "")  # one that was never raised has no head and no frames
+            assert writer.block is not None
+            self._frame_or_end(writer, writer.block, line)
+        elif writer.link is None and text and not writer.closed:
             self._message(writer, block, line)
-        elif not line.text.strip():
-            writer.source = ""  # a blank line ends the message; only a link may follow
+        elif not text:
+            writer.closed = True
+            writer.pending += [""] if writer.pending else []
+        elif writer.closed and writer.link is None:
+            self._after_message(writer, block, line)
+
+    def _after_message(self, writer: _Writer, block: Traceback, line: LogLine) -> None:
+        """A logger that tags every line shows that its record goes on; on a raw stderr only a link can tell."""
+        if line.level and line.source is not None and line.source == writer.source and not writer.pending:
+            block.message.append("")
+            writer.closed = False
+            self._message(writer, block, line)
+        elif not self._hold(writer, line):
+            writer.block, writer.speaking = None, False
+
+    def _hold(self, writer: _Writer, line: LogLine) -> bool:
+        """Keep a line that may belong to the message; False where it cannot."""
+        ours = not line.level and not OTHERS.match(line.text) and not LONELY.match(line.text)
+        if not ours or len(writer.pending) >= LONGEST_MESSAGE:
+            return False
+        writer.closed = True
+        writer.pending.append(line.text[: MOST_CHARACTERS // LONGEST_MESSAGE])
+        return True
 
     def _frame_or_end(self, writer: _Writer, block: Traceback, line: LogLine) -> None:
-        if found := FRAME.match(line.text):
-            if len(block.frames) < DEEPEST:
-                block.frames.append(Frame(function=found[3], file=found[1], line=int(found[2])))
-            block.last = line.number
-        elif (raised := RAISED.fullmatch(line.text)) and raised["name"] not in LEVELS and _is_class(raised["name"]):
-            block.exception, block.last, writer.speaking = raised["name"], line.number, True
-            block.message.append(raised["message"] or "")
+        if found := (BOX_FRAME if writer.boxed else FRAME).match(line.text):
+            file, number, function = found.groups()
+            if function:
+                block.frames.append(Frame(function=function, file=file, line=int(number)))
+            block.last, writer.after_frame = line.number, not line.text[:1].isspace()
+            return
+        source, writer.after_frame = writer.after_frame, False
+        raised = raised_in(line.text)
+        if raised is None:
+            return
+        if source and not raised["name"].lower().endswith(SUFFIXES):
+            return  # without indentation the line after a frame is its source
+        if REMOTE.search(raised["name"]):
+            block.frames.clear()  # the other process's frames follow
+            return
+        block.exception, block.last, writer.speaking, writer.closed = raised["name"], line.number, True, False
+        block.message.append(raised["message"] or "")
 
     def _message(self, writer: _Writer, block: Traceback, line: LogLine) -> None:
         same = line.source == writer.source if line.level else not OTHERS.match(line.text)
@@ -150,13 +270,24 @@ class Collector:
             or block.message[0].endswith(":")
             or "validation error" in block.message[0]
         )
-        if same and sure and writer.source != "" and len(block.message) < LONGEST_MESSAGE:
+        kept = sum(map(len, block.message[1:])) < MOST_CHARACTERS and len(block.message) < LONGEST_MESSAGE
+        if same and sure and kept:
             block.message.append(line.text)
             block.last = line.number
-        else:
+        elif not (same and self._hold(writer, line)):
             writer.block, writer.speaking = None, False
 
 
-def _is_class(name: str) -> bool:
-    last = name.rsplit(".", 1)[-1]
-    return last[:1].isupper() or last.endswith(("error", "exception"))
+def _without_margin(writer: _Writer, line: LogLine) -> LogLine:
+    """Inside a group of exceptions every line has a margin, and lines of dashes stand between the exceptions."""
+    found = MARGIN.match(line.text)
+    if found is None:
+        writer.margin = False
+        return line
+    if "-" not in found[0]:
+        return line._replace(text=line.text[found.end() :])
+    writer.link = None
+    if found[0].strip(" +-"):
+        return line._replace(text=HEAD)  # the next of the group; some have no head of their own
+    writer.block, writer.speaking = None, False
+    return line._replace(text="")

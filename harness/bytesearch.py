@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 
+Finder = Callable[[bytes, int], int]
+
 
 def _libc_memmem() -> Callable[[int, int, bytes, int], int | None] | None:
     try:
@@ -35,8 +37,8 @@ def lines_with(block: bytes, literals: tuple[bytes, ...], *, longest: int) -> It
 
 
 def _spans(block: bytes, literal: bytes) -> Iterator[tuple[int, int]]:
-    find = _finder(block, literal)
-    at = find(0)
+    find = finder(block)
+    at = find(literal, 0)
     while at >= 0:
         begin = block.rfind(b"\n", 0, at) + 1
         begin = max(begin, block.rfind(b"\r", begin, at) + 1)
@@ -45,18 +47,18 @@ def _spans(block: bytes, literal: bytes) -> Iterator[tuple[int, int]]:
         turn = block.find(b"\r", at, end)
         end = end if turn < 0 else turn
         yield begin, end
-        at = find(end)
+        at = find(literal, end)
 
 
-def _finder(block: bytes, literal: bytes) -> Callable[[int], int]:
-    """A function from a start to the next place of the literal, or -1."""
+def finder(block: bytes) -> Finder:
+    """A function from a literal and a start to the literal's next place in the block, or -1."""
     if _MEMMEM is None:
-        return lambda start: block.find(literal, start)
-    memmem, size, length = _MEMMEM, len(block), len(literal)
+        return block.find
+    memmem, size = _MEMMEM, len(block)
     base = ctypes.cast(ctypes.c_char_p(block), ctypes.c_void_p).value or 0  # the caller's `block` keeps it alive
 
-    def find(start: int) -> int:
-        found = memmem(base + start, size - start, literal, length)
+    def find(literal: bytes, start: int) -> int:
+        found = memmem(base + start, size - start, literal, len(literal))
         return -1 if found is None else found - base
 
     return find
