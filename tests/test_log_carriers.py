@@ -24,6 +24,11 @@ SAMPLES = (
     "0.32.0-cpu-kill-worker-ready",
     "0.32.0-cpu-kill-engine-starting",
     "0.32.0-cpu-max-model-len-too-long",
+    "0.32.0-cpu-hub-503",
+    "0.32.0-cpu-raise-class-without-suffix",
+    "0.32.0-cpu-raise-rank1-only",
+    "0.32.0-cpu-tensor-renamed",
+    "0.32.0-cpu-segfault-own-worker",
 )
 RECORDED = re.compile(r" *\d+\.\d\d ([oe]) ?(.*)", re.DOTALL)
 

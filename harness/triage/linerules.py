@@ -210,6 +210,6 @@ WHAT = re.compile(r"^ *what\(\): +(?P<message>.+)")
 LITERALS = (
     "Traceback (most recent", "The above exception was", "During handling of the above", '  File "',
     "Exception ignored in",
-    "ERROR", "Error: ", "Fatal Python error", "Segfault encountered", "world_size=",
+    "ERROR", "Error", "Fatal Python error", "Segfault encountered", "world_size=",
 )  # fmt: skip
 """Beside those of the rows: what else a reader of a log looks at."""

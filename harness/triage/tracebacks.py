@@ -253,7 +253,7 @@ class Collector:
         raised = raised_in(line.text)
         if raised is None:
             return
-        if source and not raised["name"].lower().endswith(SUFFIXES):
+        if source and not raised["message"] and not raised["name"].lower().endswith(SUFFIXES):
             return  # without indentation the line after a frame is its source
         if REMOTE.search(raised["name"]):
             block.frames.clear()  # the other process's frames follow
