@@ -20,10 +20,10 @@ BLOCK = 1 << 20
 SAMPLE = 20_000
 """Lines by which a terminal's width is told."""
 NARROWEST, WIDEST = 40, 500
-FULL_LINES = 5
+FULL_LINES = 2
 """Lines that fill the width, at least, before it counts as one."""
 TAGGED = (
-    r"\(\w[\w.-]* pid=|\[rank\d|\[\d{4}-|\d{4}-\d\d-\d\d|(?:DEBUG|INFO|WARN\w*|ERROR|CRITICAL)\b"
+    r"\(\w[\w.-]*(?: rank=\d+)? pid=|\[rank\d|\[\d{4}-|\d{4}-\d\d-\d\d|(?:DEBUG|INFO|WARN\w*|ERROR|CRITICAL)\b"
     r"| *\d+\.\d\d [oe] |[A-Z][a-z]{2} [ \d]\d \d\d:|\w+ +\| "
 )
 SPEAKS = re.compile(TAGGED + r"|\s*$|Traceback ")
