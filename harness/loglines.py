@@ -24,6 +24,8 @@ MOST_PIECES = 1000
 """Pieces of one line (progress bars glued with carriage returns) that are looked at."""
 
 RECORDED = re.compile(r" *(\d+\.\d\d) ([oe]) ?(.*)", re.DOTALL)
+BAR = re.compile(r".{0,300}?\d+%\|.{0,200}?(?:it/s|s/it|B/s)[^\]]{0,60}\]")
+"""A progress bar; what another process prints before the next carriage return follows it without a break."""
 TAG = re.compile(
     # vLLM; its executors of 2024 (`rank=1`); Ray (`ip=`)
     r"\((?P<process>[A-Za-z][\w.-]{0,60}(?: rank=\d+)?) pid=(?P<pid>\d+)(?:, (?P<ip>ip=[\w.:]+))?\) ?"
@@ -138,9 +140,13 @@ def _pieces(number: int, line: str, clock: _Clock) -> Iterator[LogLine]:
             yield _line(number, piece, clock, None)
         return
     before: LogLine | None = None
-    for piece in line.split("\r", MOST_PIECES)[:MOST_PIECES] if "\r" in line else (line,):
-        before = _line(number, piece, clock, before)
+    pieces = [piece for piece in line.split("\r", MOST_PIECES)[:MOST_PIECES] if piece] if "\r" in line else [line]
+    for piece in pieces:  # what stands between two carriage returns is no blank line
+        bar = BAR.match(piece) if "%|" in piece else None
+        before = _line(number, bar[0] if bar else piece, clock, before)
         yield before
+        if bar and bar.end() < len(piece):
+            yield _line(number, piece[bar.end() :], clock, None)  # somebody else's, glued to the bar
 
 
 def _line(number: int, piece: str, clock: _Clock, before: LogLine | None) -> LogLine:

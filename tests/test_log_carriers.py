@@ -84,6 +84,9 @@ CARRIERS: dict[str, Callable[[int, str], str]] = {
         r"\b((?:\w+\.)*\w+Error)(: )", "\x1b[1;35m\\1\x1b[0m\\2\x1b[35m", line
     ) + "\x1b[0m",
     "nul runs": lambda n, line: "\0" * (n % 7 == 0) * 40 + line,
+    "progress bar glued": lambda n, line: (
+        f"\rCapturing:  33%|███▎      | 1/3 [00:00<00:01,  1.70it/s]{line}" if n % 3 == 1 else line
+    ),
     "progress bar in front": lambda n, line: f"Loading:  50%|#####     | 1/2\r{line}" if n % 9 == 0 else line,
 }  # fmt: skip
 
