@@ -258,7 +258,7 @@ def _ranks(candidates: Sequence[Candidate], seen: Notices) -> str | None:
 
 
 def _dead(death: Notice, case: Case, *, confidence: float) -> Found:
-    process = re.sub(r"^Vllm|_\w+$|-\d+$", "", death.process or "a process")
+    process = re.sub(r"^Vllm|Process$|_\w+$|-\d+$", "", death.process or "a process")
     how = identify.signal_name(number) if (number := identify.signal_in(death.code or 0)) else None
     message = f"{process} was killed by {how}" if how else f"{process} died without a word"
     if not how and death.code:

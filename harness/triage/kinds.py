@@ -31,6 +31,7 @@ KINDS: tuple[KindRule, ...] = (
         kind="oom_gpu",
         message=re.compile(r"(?:CUDA|HIP|XPU) out of memory|[Ff]ree memory on device .* is less than desired"),
     ),
+    KindRule(kind="oom_host", message=re.compile(r"the node running low on memory")),
     KindRule(kind="oom_gpu", exception=re.compile(r"^OutOfMemoryError$")),
     KindRule(kind="oom_host", exception=re.compile(r"^MemoryError$")),
     KindRule(

@@ -95,4 +95,4 @@ def raised_in(text: str) -> re.Match[str] | None:
 
 def _is_class(name: str) -> bool:
     last = name.rsplit(".", 1)[-1]
-    return last[:1].isupper() or last.lower().endswith(SUFFIXES)
+    return "." in name or last[:1].isupper() or last.lower().endswith(SUFFIXES)

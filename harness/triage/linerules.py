@@ -76,6 +76,15 @@ LINES: tuple[LineRule, ...] = (
         ),
     ),
     LineRule(
+        name="shell says segfault", role="cause", literal="Segmentation fault    ", kind="killed_signal",
+        pattern=re.compile(r": line \d+: +\d+ (?P<message>Segmentation fault) {4}"),
+    ),
+    LineRule(
+        name="kernel says segfault", role="cause", literal=": segfault at ", kind="killed_signal", exception="SIGSEGV",
+        pattern=re.compile(r"\[\d+\]: segfault at \S+ .{0,200} in (?P<library>[\w.+-]+)\["),
+        message="Segmentation fault in {library}",
+    ),
+    LineRule(
         name="free", role="cause", literal="free(): ", kind="killed_signal", exception="SIGABRT",
         pattern=re.compile(r"^(?P<message>free\(\): [a-z].*)"),
     ),
@@ -100,6 +109,10 @@ LINES: tuple[LineRule, ...] = (
         name="nccl watchdog", role="cause", literal="collective operation timeout", kind="nccl",
         pattern=re.compile(r"Watchdog caught (?P<message>collective operation timeout).*?OpType=(?P<op>\w+)"),
         message="watchdog caught collective operation timeout: {op}",
+    ),
+    LineRule(
+        name="nccl watchdog's exception", role="cause", literal="watchdog thread terminated with",
+        pattern=re.compile(r"watchdog thread terminated with exception: (?P<message>CUDA error: .*)"),
     ),
     # --- what the machine says
     LineRule(
@@ -152,8 +165,16 @@ LINES: tuple[LineRule, ...] = (
     ),
     # Only codes that stand for a signal: what else a child exits with, it has said itself.
     LineRule(
-        name="exit code of a container", role="death", literal="exited with code", process="the server",
-        pattern=re.compile(r"exited with code (?P<code>1[3-5]\d|-\d+)\b"),
+        name="exit code of a container", role="death", literal="exited with ", process="the server",
+        pattern=re.compile(r"exited with (?:exit )?(?:code|status):? (?P<code>1[3-5]\d|-\d+)\b"),
+    ),
+    LineRule(
+        name="shell says killed", role="death", literal=" Killed    ", process="the server",
+        pattern=re.compile(r": line \d+: +\d+ (?P<killed>Killed) {4}"),
+    ),
+    LineRule(
+        name="worker of 2024 died", role="death", literal=" died, exit code: ", process="Worker",
+        pattern=re.compile(r"Worker (?P<process>\w+) pid \d+ died, exit code: (?P<code>-?\d+)"),
     ),
     LineRule(
         name="exit code of a pod", role="death", literal="Exit Code:    1", process="the server",
@@ -199,6 +220,11 @@ LINES: tuple[LineRule, ...] = (
         name="broadcast waits", role="hang", literal="shared memory broadcast block", kind="hang",
         pattern=re.compile(r"No available shared memory broadcast block found in \d+ seconds"),
         message="a worker did not answer the engine",
+    ),
+    LineRule(
+        name="scheduler watchdog", role="hang", literal="atchdog timeout (self", kind="hang",
+        pattern=re.compile(r"[Ww]atchdog timeout \(self\.watchdog_timeout="),
+        message="the scheduler did not come back",
     ),
 )  # fmt: skip
 

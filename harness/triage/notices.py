@@ -110,6 +110,8 @@ class Notices:
             return
         words = {key: value for key, value in found.groupdict().items() if value is not None}
         message = rule.message.format(**words) if rule.message else words.get("message", line.text)
+        if "killed" in words:
+            words["signal"] = "9"
         code = -int(words["signal"]) if "signal" in words else int(words["code"]) if "code" in words else None
         self.open_lines = max(self.open_lines, line.number + MORE_LINES)
         kept.append(
