@@ -43,7 +43,7 @@ CARRIERS: tuple[Carrier, ...] = (
     Carrier(name="gitlab", pattern=re.compile(ISO + r" \d\d[OE][ +]")),
     Carrier(name="kubernetes", pattern=re.compile(ISO + r" std(?:out|err) [FP] ?")),
     Carrier(name="journald, long stamp", pattern=re.compile(ISO + r" [\w.-]+ (?P<lane>[\w./@-]+\[\d+\]): ?")),
-    Carrier(name="docker", pattern=re.compile(ISO + r"(?: |$)")),
+    Carrier(name="docker", pattern=re.compile(r"(?:" + ISO + r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+)(?: |$)")),
     Carrier(name="jenkins", pattern=re.compile(r"\[" + ISO + r"\] ?")),
     Carrier(
         name="journald",

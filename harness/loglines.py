@@ -24,7 +24,7 @@ MOST_PIECES = 1000
 """Pieces of one line (progress bars glued with carriage returns) that are looked at."""
 
 RECORDED = re.compile(r" *(\d+\.\d\d) ([oe]) ?(.*)", re.DOTALL)
-BAR = re.compile(r".{0,300}?\d+%\|.{0,200}?(?:it/s|s/it|B/s)[^\]]{0,60}\]")
+BAR = re.compile(r".{0,300}?\d+%(?: Completed )?\|.{0,200}?(?:it/s|s/it|B/s)[^\]]{0,60}\]")
 """A progress bar; what another process prints before the next carriage return follows it without a break."""
 TAG = re.compile(
     # vLLM; its executors of 2024 (`rank=1`); Ray (`ip=`)
@@ -134,7 +134,7 @@ def _pieces(number: int, line: str, clock: _Clock) -> Iterator[LogLine]:
     """The lines in a line: glued by carriage returns, or packed into JSON by a carrier."""
     if "\0" in line:
         line = line.replace("\0", "")
-    packed = carriers.unpack(line) if line.startswith("{") else None
+    packed = carriers.unpack(carriers.strip(line)[1]) if '{"' in line else None
     if packed is not None:
         for piece in packed.splitlines()[:MOST_PIECES]:
             yield _line(number, piece, clock, None)
@@ -142,7 +142,7 @@ def _pieces(number: int, line: str, clock: _Clock) -> Iterator[LogLine]:
     before: LogLine | None = None
     pieces = [piece for piece in line.split("\r", MOST_PIECES)[:MOST_PIECES] if piece] if "\r" in line else [line]
     for piece in pieces:  # what stands between two carriage returns is no blank line
-        bar = BAR.match(piece) if "%|" in piece else None
+        bar = BAR.match(piece) if "it/s" in piece or "s/it" in piece or "B/s" in piece else None
         before = _line(number, bar[0] if bar else piece, clock, before)
         yield before
         if bar and bar.end() < len(piece):

@@ -46,8 +46,8 @@ def _texts(sample) -> list[str]:
 
 
 def test_choices(readings: list[Read]) -> None:
-    """Each way to a signature is taken by some sample; how a leader ended is known to a run alone."""
-    assert {name for name, _ in RULES} - {read.chosen for read in readings} == {"exit"}
+    """Each way to a signature is taken by some sample; how a leader ended, and whose request it was, a run knows."""
+    assert {name for name, _ in RULES} - {read.chosen for read in readings} == {"exit", "request"}
 
 
 def test_kinds(readings: list[Read]) -> None:
@@ -66,7 +66,7 @@ def test_kinds(readings: list[Read]) -> None:
     assert [kinds.KINDS[index] for index in range(len(kinds.KINDS)) if index not in used] == []
 
 
-@pytest.mark.parametrize("row", wording.NORMALISE, ids=lambda r: r[0].pattern[:30])
+@pytest.mark.parametrize("row", [*wording.NORMALISE, *wording.SHAPES], ids=lambda r: r[0].pattern[:30])
 def test_normalisation(row: tuple[re.Pattern[str], object], readings: list[Read]) -> None:
     texts = [
         message

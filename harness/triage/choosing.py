@@ -12,6 +12,7 @@ In this order, the first that there is:
     hang         somebody waited, and nothing came after it
     died         a process that is gone without a word
     messenger    one that only a failure prints
+    request      one that failed in the API server, where a run asks
     lone         an exception without its traceback, or the last error, of a server that did not end well
     cut          the log ends inside a traceback
     exit         how the leader ended
@@ -103,6 +104,11 @@ def _unwrapped(case: Case) -> Found | None:
         if quoted := UNWRAP.search(block.text):
             signature = identify.bare(quoted["inner"], process=None, phase=case.phase or block.phase, confidence=0.5)
             return signature, ((block.first, block.last),)
+    for notice in (*case.seen.errors, *case.seen.lone):
+        if quoted := UNWRAP.search(notice.message):
+            return identify.bare(
+                quoted["inner"], process=None, phase=case.phase or notice.phase, confidence=0.5
+            ), _span(notice)
     return None
 
 
@@ -163,6 +169,14 @@ def _messenger(case: Case) -> Found | None:
     return replace(identify.of_traceback(block, case.phase), confidence=0.2), ((block.first, block.last),)
 
 
+def _request(case: Case) -> Found | None:
+    """A request that failed: of interest to a run, whose own request it was; other servers live with it."""
+    if case.exit_ is None and case.phase is None:
+        return None
+    blocks = case.blocks("request")
+    return _first_of([_of_block(block, case) for block in blocks], case.seen) if blocks else None
+
+
 def _lone(case: Case) -> Found | None:
     """Of a server that is known to have ended badly, or whose log ends with it before it was ready."""
     ended_badly = case.exit_ is not None and case.exit_ != "exit 0" and not identify.signal_of(case.exit_)
@@ -198,6 +212,7 @@ RULES: tuple[tuple[str, Callable[[Case], Found | None]], ...] = (
     ("hang", _hang),
     ("died", _died),
     ("messenger", _messenger),
+    ("request", _request),
     ("lone", _lone),
     ("cut", _cut),
     ("exit", _exit),

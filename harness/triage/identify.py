@@ -23,6 +23,7 @@ from harness.triage.wording import (
     OWN_PACKAGES,
     PLUMBING,
     PYDANTIC,
+    SHAPES,
 )
 
 LONGEST = 4000
@@ -61,12 +62,15 @@ def make(
     title_prefix: str | None = None,
     confidence: float = 1.0,
 ) -> Signature:
-    normalised = normalise((headline if headline is not None else message)[:LONGEST_HEADLINE])
+    said = normalise((headline if headline is not None else message)[:LONGEST_HEADLINE])
+    normalised = said
+    for pattern, replacement in SHAPES:
+        normalised = pattern.sub(replacement, normalised)
     generic = GENERIC.fullmatch(normalised) is not None
     identity = [GROUPING, kind, exception, normalised, (function, library) if generic else None]
     told = exception is None or message.startswith(exception) or (exception.startswith("SIG") and exception in message)
     words = title_prefix or ("" if told else f"{exception}: ")
-    sentence = (words + normalised).rstrip(": ")
+    sentence = (words + said).rstrip(": ")
     return Signature(
         id=hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:12],
         kind=kind,

@@ -22,7 +22,7 @@ DUMP_THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+")
 DUMP_FRAME = re.compile(r'\s*File "([^"]+)", line (\d+) in (.+)$')
 STACK_FRAME = re.compile(r'\s*File "([^"]+)", line (\d+), in (.+)$')
 """What faulthandler, or a library's own handler, prints for a fatal signal: the innermost frame first."""
-HANDLER = re.compile(r"sysdeps/|^<unknown>$")
+HANDLER = re.compile(r"sysdeps/|nptl/|^<unknown>$")
 """Files of the C library: the signal's handler, and what was called last in vain."""
 REMOTE = re.compile(r"(?:RayTaskError\(\w+\)|RemoteTraceback)$")
 """What stands for an exception of another process: its traceback follows, inside the message."""
@@ -37,10 +37,10 @@ DEEPEST = 200
 """Frames that are kept, the innermost."""
 OTHERS = re.compile(
     r"Process \S+:$|\S+:\d+: \w*Warning|\[[WE]\d{4}|(?:INFO|WARNING|ERROR): |usage: |nanobind: |\s+warnings\.warn\("
-    r"|Exception ignored in|Exception in thread |Fatal Python error|terminate called|Error: \w+$"
+    r"|Exception ignored |Exception in thread |Fatal Python error|terminate called|Error: \w+$"
 )
 """Lines on a shared stderr that continue nobody's message."""
-PROGRESS = re.compile(r".{0,200}?\d+%\|")
+PROGRESS = re.compile(r".{0,200}?\d+%(?: Completed )?\|")
 """A bar, glued or not to what somebody else says."""
 LONELY = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): \S")
 """An exception on a line of its own."""
@@ -81,6 +81,11 @@ class Traceback:
         while block is not None:
             yield block
             block = block.before
+
+
+def line_number(digits: str) -> int:
+    """A log may print any number of digits; a file has fewer lines."""
+    return int(digits[:9])
 
 
 def link_in(text: str) -> Literal["cause", "context"] | None:

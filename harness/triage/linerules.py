@@ -33,6 +33,8 @@ class LineRule:
     message: str | None = None
     """Where the line's own words are not to be kept; `{}` fields are the pattern's groups."""
     process: str | None = None
+    at_end: bool = False
+    """Looked for at the end of a log only, which is read whole: the literal costs nothing then."""
 
 
 LINES: tuple[LineRule, ...] = (
@@ -42,19 +44,26 @@ LINES: tuple[LineRule, ...] = (
         pattern=re.compile(r"\[shutdown\] API server: shutdown triggered"),
     ),
     LineRule(
+        name="launcher shutdown", role="shutdown", literal="Shutting down FastAPI HTTP",
+        pattern=re.compile(r"^Shutting down FastAPI HTTP server"),
+    ),
+    LineRule(
         name="uvicorn shutdown", role="shutdown", literal="Shutting down", pattern=re.compile(r"^INFO: +Shutting down$")
     ),
     # --- the command line was refused
     LineRule(
         # On stderr, without a tag. The program's name differs (`vllm`, `vllm serve`, `main.py`).
         name="argparse", role="usage", literal=": error: ", kind="cli_usage",
-        pattern=re.compile(r"^[\w./-]+(?: [\w-]+){0,3}: error: (?P<message>.+)"),
+        pattern=re.compile(
+            r"^(?!srun|slurmstepd|make|git|gcc|g\+\+|ld|nvcc|docker)[\w./-]+(?: [\w.-]+){0,3}: error: (?P<message>.+)"
+        ),
     ),
     LineRule(
         name="clap", role="usage", literal="error: ", kind="cli_usage",
         pattern=re.compile(
-            r"^error: (?P<message>(?:unexpected argument|unrecognized subcommand|invalid value|a value is required"
-            r"|the (?:following required )?arguments?|the subcommand|unknown argument|Found argument).*)"
+            r"^error: (?P<message>(?:one or more required arguments|equal sign is needed|unexpected argument"
+            r"|unrecognized subcommand|invalid value|a value is required|the (?:following required )?arguments?"
+            r"|the subcommand|unknown argument|Found argument).*)"
         ),
     ),
     # --- native code ends the process
@@ -68,7 +77,7 @@ LINES: tuple[LineRule, ...] = (
         pattern=re.compile(r"\*\*\* (?P<exception>SIG[A-Z]+) received at time="), message="received {exception}",
     ),
     LineRule(
-        name="shell banner", role="cause", literal="(core dumped)", kind="killed_signal",
+        name="shell banner", at_end=True, role="cause", literal="(core dumped)", kind="killed_signal",
         pattern=re.compile(
             r"(?:^|[: \d])"
             r"(?P<message>Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception)"
@@ -76,13 +85,33 @@ LINES: tuple[LineRule, ...] = (
         ),
     ),
     LineRule(
-        name="shell says segfault", role="cause", literal="Segmentation fault    ", kind="killed_signal",
+        name="shell says segfault", at_end=True, role="cause", literal="Segmentation fault    ", kind="killed_signal",
         pattern=re.compile(r": line \d+: +\d+ (?P<message>Segmentation fault) {4}"),
     ),
     LineRule(
         name="kernel says segfault", role="cause", literal=": segfault at ", kind="killed_signal", exception="SIGSEGV",
         pattern=re.compile(r"\[\d+\]: segfault at \S+ .{0,200} in (?P<library>[\w.+-]+)\["),
         message="Segmentation fault in {library}",
+    ),
+    LineRule(
+        name="ucx signal", at_end=True, role="cause", literal="Caught signal ", kind="killed_signal",
+        pattern=re.compile(r"Caught signal \d+ \((?P<message>Segmentation fault|Bus error|Aborted)"),
+    ),
+    LineRule(
+        name="library missing", at_end=True, role="cause", literal="loading shared libraries: ", kind="import_error",
+        pattern=re.compile(r"error while loading shared libraries: (?P<message>.+)"), exception="ld.so",
+    ),
+    LineRule(
+        name="command missing", at_end=True, role="cause", literal=": command not found",
+        pattern=re.compile(r"(?P<message>[\w./-]+: command not found)$"),
+    ),
+    LineRule(
+        name="module missing", at_end=True, role="cause", literal=": No module named ", kind="import_error",
+        pattern=re.compile(r"^\S*python[\d.]*: (?P<message>No module named .+)"),
+    ),
+    LineRule(
+        name="docker refused", at_end=True, role="cause", literal="Error response from daemon: ",
+        pattern=re.compile(r"^docker: Error response from daemon: (?P<message>.+)"),
     ),
     LineRule(
         name="free", role="cause", literal="free(): ", kind="killed_signal", exception="SIGABRT",
@@ -121,8 +150,17 @@ LINES: tuple[LineRule, ...] = (
         message="the kernel's OOM killer ended {who}",
     ),
     LineRule(
-        name="cgroup oom", role="kernel", literal="OOMKilled", kind="oom_host", pattern=re.compile(r"\bOOMKilled\b"),
+        name="cgroup oom", at_end=True, role="kernel", literal="OOMKilled", kind="oom_host",
+        pattern=re.compile(r"[Rr]eason\"?:\s*\"?OOMKilled\b"),
         message="the container was ended for its memory (OOMKilled)",
+    ),
+    LineRule(
+        name="systemd oom", at_end=True, role="kernel", literal="killed by the OOM killer", kind="oom_host",
+        pattern=re.compile(r"has been killed by the OOM killer"), message="the kernel's OOM killer ended the server",
+    ),
+    LineRule(
+        name="slurm oom", at_end=True, role="kernel", literal="srun: error: ", kind="oom_host",
+        pattern=re.compile(r"^srun: error: .*: tasks? \S+: Out Of Memory"), message="Slurm ended a task for its memory",
     ),
     LineRule(
         name="xid", role="kernel", literal="NVRM: Xid (PCI:", kind="cuda_error",
@@ -131,7 +169,10 @@ LINES: tuple[LineRule, ...] = (
     # --- a process reports another's death
     LineRule(
         name="failed core procs", role="death", literal="Failed core proc(s)",
-        pattern=re.compile(r"Failed core proc\(s\): \{'(?P<process>[\w-]+)': (?P<code>-?\d+)"),
+        pattern=re.compile(
+            r"Failed core proc\(s\): \{(?:'(?P<process>[\w-]+)': (?P<code>-\d+)|.{0,2000}?, '(?P<other>[\w-]+)': "
+            r"(?P<fatal>-\d+)|'(?P<first>[\w-]+)': (?P<own>\d+))"
+        ),
     ),
     LineRule(
         name="worker died", role="death", literal="died unexpectedly", process="Worker",
@@ -148,40 +189,56 @@ LINES: tuple[LineRule, ...] = (
         pattern=re.compile(r"engine core exited unexpectedly"),
     ),
     LineRule(
-        name="shard signaled", role="death", literal="signaled to shutdown", process="shard",
+        name="shard signaled", at_end=True, role="death", literal="signaled to shutdown", process="shard",
         pattern=re.compile(r"Shard process was signaled to shutdown with signal (?P<signal>\d+)"),
     ),
     LineRule(
-        name="shard cannot start", role="death", literal="Error: ShardCannotStart", process="shard",
+        name="shard cannot start", at_end=True, role="death", literal="Error: ShardCannotStart", process="shard",
         pattern=re.compile(r"^Error: ShardCannotStart"),
     ),
     LineRule(
-        name="torchrun", role="death", literal="received by PID", process="rank",
+        name="torchrun", at_end=True, role="death", literal="received by PID", process="rank",
         pattern=re.compile(r"Signal (?P<signal>\d+) \(SIG\w+\) received by PID"),
     ),
     LineRule(
-        name="died with signal", role="death", literal="died with <Signals.", process="a process",
+        name="died with signal", at_end=True, role="death", literal="died with <Signals.", process="a process",
         pattern=re.compile(r"died with <Signals\.SIG\w+: (?P<signal>\d+)>"),
     ),
     # Only codes that stand for a signal: what else a child exits with, it has said itself.
     LineRule(
-        name="exit code of a container", role="death", literal="exited with ", process="the server",
+        name="exit code of a container", at_end=True, role="death", literal="exited with ", process="the server",
         pattern=re.compile(r"exited with (?:exit )?(?:code|status):? (?P<code>1[3-5]\d|-\d+)\b"),
     ),
     LineRule(
-        name="shell says killed", role="death", literal=" Killed    ", process="the server",
+        name="shell says killed", at_end=True, role="death", literal=" Killed    ", process="the server",
         pattern=re.compile(r": line \d+: +\d+ (?P<killed>Killed) {4}"),
     ),
     LineRule(
-        name="worker of 2024 died", role="death", literal=" died, exit code: ", process="Worker",
+        name="killed", at_end=True, role="death", literal="Killed", process="the server",
+        pattern=re.compile(r"^(?P<killed>Killed)$"),
+    ),
+    LineRule(
+        name="systemd", at_end=True, role="death", literal="Main process exited, code=", process="the server",
+        pattern=re.compile(r"Main process exited, code=(?:killed|dumped), status=(?P<signal>\d+)/"),
+    ),
+    LineRule(
+        name="srun killed", at_end=True, role="death", literal="srun: error: ", process="a task",
+        pattern=re.compile(r"^srun: error: .*: tasks? \S+: (?P<killed>Killed)"),
+    ),
+    LineRule(
+        name="srun exit code", at_end=True, role="death", literal="Exited with exit code", process="a task",
+        pattern=re.compile(r"^srun: error: .*: tasks? \S+: Exited with exit code (?P<code>1[3-5]\d)\b"),
+    ),
+    LineRule(
+        name="worker of 2024 died", at_end=True, role="death", literal=" died, exit code: ", process="Worker",
         pattern=re.compile(r"Worker (?P<process>\w+) pid \d+ died, exit code: (?P<code>-?\d+)"),
     ),
     LineRule(
-        name="exit code of a pod", role="death", literal="Exit Code:    1", process="the server",
+        name="exit code of a pod", at_end=True, role="death", literal="Exit Code:    1", process="the server",
         pattern=re.compile(r"^\s*Exit Code: {4}(?P<code>1[3-5]\d)\b"),
     ),
     LineRule(
-        name="exit code of a process", role="death", literal="(exitcode: -", process="a process",
+        name="exit code of a process", at_end=True, role="death", literal="(exitcode: -", process="a process",
         pattern=re.compile(r"\(exitcode: (?P<code>-\d+)\)"),
     ),
     LineRule(
@@ -235,7 +292,7 @@ WHAT = re.compile(r"^ *what\(\): +(?P<message>.+)")
 
 LITERALS = (
     "Traceback (most recent", "The above exception was", "During handling of the above", '  File "',
-    "Exception ignored in",
+    "Exception ignored ",
     "ERROR", "Error", "Fatal Python error", "Segfault encountered", "world_size=",
 )  # fmt: skip
 """Beside those of the rows: what else a reader of a log looks at."""

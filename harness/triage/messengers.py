@@ -53,6 +53,10 @@ MESSENGERS: tuple[MessengerRule, ...] = (
         exception=re.compile(r"^(?:RayActorError|ActorDiedError|WorkerCrashedError|ActorUnavailableError)$"),
     ),
     MessengerRule(
+        name="a child failed", role="messenger", fatal=True,
+        exception=re.compile(r"^(?:ChildFailedError|ProcessRaisedException|ProcessExitedException)$"),
+    ),
+    MessengerRule(
         name="scheduler is gone", role="messenger", fatal=True,
         message=re.compile(
             r"^(?:Initialization failed\. Please see the error messages above\.|Rank \d+ scheduler died)"
@@ -88,7 +92,8 @@ MESSENGERS: tuple[MessengerRule, ...] = (
         name="peer closed", role="collateral", fatal=True,
         message=re.compile(
             r"Connection closed by peer|[Cc]onnection reset by peer|remote process exited or there was a network error"
-            r"|Connection was likely closed|Broken pipe|failed to recv, got 0 bytes"
+            r"|Connection was likely closed|Broken pipe|failed to recv, got 0 bytes|NCCL communicator was aborted"
+            r"|Timed out waiting \d+ms for recv operation|wait timeout after \d+ms, keys:"
         ),
     ),
     MessengerRule(
@@ -107,7 +112,7 @@ MESSENGERS: tuple[MessengerRule, ...] = (
 
 HARMLESS_LEVELS = frozenset({"DEBUG", "INFO", "WARNING"})
 """A traceback logged at these levels (an optional extension that does not load) is no failure by itself."""
-HARMLESS_HEADER = re.compile(r"^Exception ignored in")
+HARMLESS_HEADER = re.compile(r"^Exception ignored (?:in|on|while)\b")
 MISSING = re.compile(
     r"not (?:available|installed|importable)|(?:is|are) (?:required|needed|missing)"
     r"|could not be (?:imported|loaded|found)|cannot (?:import|find|load)|[Nn]o module named|[Pp]lease install"

@@ -15,6 +15,10 @@ RANKED = re.compile(r"\bworld_size=(\d+) rank=\d+|in world size (\d+)")
 WORKER = re.compile(r"\w*Worker|rank\d|(?:[A-Z]{2}\d+ )*TP\d")
 """Tags of processes that are ranks."""
 LAST_ERRORS = 20
+QUIET = frozenset({"DEBUG", "INFO"})
+"""Levels at which a server may print what its users wrote."""
+INFORMATIVE = frozenset({"hang", "stopped", "shutdown"})
+"""Roles of lines that are logged at such a level."""
 MORE_LINES = 3
 FIRST_NOTICES = 100
 """Notices that are kept: a server that restarts its engine for ever must not fill the memory."""
@@ -54,6 +58,8 @@ class Notices:
     """Lines up to this number may go on with what the last notice began: pydantic's after argparse's, `what()`."""
     shutdown: int | None = None
     """Line from which on the server was told to stop."""
+    stops: list[tuple[int, int]] = field(default_factory=list)
+    """From being told to stop to the next start, of earlier attempts."""
 
     def all(self, role: str) -> list[Notice]:
         return self.by_role.get(role, [])
@@ -64,11 +70,13 @@ class Notices:
         if line.process:
             self._process(line.process, line.pid)
         if "world" in text and (ranked := RANKED.search(text)):
-            self.world = max(self.world, int(ranked[1] or ranked[2]))
+            self.world = max(self.world, int((ranked[1] or ranked[2])[:6]))
         if line.number <= self.open_lines and line.level is None and text.strip():
             self._more(text)
         for rule in LINES:
-            if rule.literal in text and (found := rule.pattern.search(text)):
+            if rule.literal in text and (rule.role in INFORMATIVE or line.level not in QUIET):
+                if (found := rule.pattern.search(text)) is None:
+                    continue
                 self._notice(rule, found, line, phase)
                 break
         if not text or text[0].isspace():
@@ -79,6 +87,12 @@ class Notices:
             message = lone["message"]
             name = lone["exception"].rsplit(".", 1)[-1]
             self.lone.append(_notice("lone exception", "lone", line, phase, message, exception=name))
+
+    def started_again(self, line: int) -> None:
+        """Another start begins: what fails from here on is no noise of the last stop."""
+        if self.shutdown is not None:
+            self.stops.append((self.shutdown, line))
+            self.shutdown = None
 
     def forget(self, before: int) -> None:
         """What stands before that line belongs to an attempt that was followed by a healthy start."""
@@ -103,16 +117,23 @@ class Notices:
 
     def _notice(self, rule: LineRule, found: re.Match[str], line: LogLine, phase: str) -> None:
         if rule.role == "shutdown":
-            self.shutdown = self.shutdown or line.number
+            # uvicorn says it after a crash of the engine too, and then it is not what began it.
+            if not (rule.name == "uvicorn shutdown" and self.errors):
+                self.shutdown = self.shutdown or line.number
             return
+        if rule.role == "usage" and self.shutdown is None and phase.startswith(("ready", "checks")):
+            return  # a server that is up has read its command line: this is somebody's text
         kept = self.by_role.setdefault(rule.role, [])
         if len(kept) >= FIRST_NOTICES:
             return
         words = {key: value for key, value in found.groupdict().items() if value is not None}
         message = rule.message.format(**words) if rule.message else words.get("message", line.text)
+        for name, others in (("process", ("other", "first")), ("code", ("fatal", "own"))):
+            words[name] = next((words[o] for o in others if o in words), words.get(name, ""))
+        words = {key: value for key, value in words.items() if value}
         if "killed" in words:
             words["signal"] = "9"
-        code = -int(words["signal"]) if "signal" in words else int(words["code"]) if "code" in words else None
+        code = -int(words["signal"][:3]) if "signal" in words else int(words["code"][:5]) if "code" in words else None
         self.open_lines = max(self.open_lines, line.number + MORE_LINES)
         kept.append(
             _notice(

@@ -43,7 +43,7 @@ def read(
     """
     stream: BinaryIO = log if hasattr(log, "read") else io.BytesIO("\n".join(log).encode("utf-8", "surrogateescape"))  # type: ignore[assignment]
     collector, seen = _scan(stream)
-    rows = roots.sort(collector.found, shutdown=seen.shutdown)
+    rows = roots.sort(collector.found, shutdown=seen.shutdown, stops=seen.stops)
     return choosing.choose(rows, seen, cut=collector.cut, dropped=collector.dropped, exit_=exit, phase=phase)
 
 
@@ -54,19 +54,25 @@ def _scan(stream: BinaryIO) -> tuple[Collector, Notices]:
     everything = _literals(runtime.marks)
     sieve = Sieve(stream, everything)
     builder, started, attempts = Builder(runtime.marks, alone=True), 0, 0
+    up = False
     for line in loglines.parse(sieve):
         mark = builder.look(line)
         if mark is not None and (mark.phase, mark.edge) == ("config", "begin"):
             attempts += 1
-            started = line.number
+            started, up = line.number, False
             if attempts > 1:  # something starts the server again and again
                 builder = Builder(runtime.marks, alone=True)
                 builder.look(line)
-        elif mark is not None and (mark.phase, mark.edge) == ("ready", "end") and attempts > 1:
-            collector.forget(started)
-            seen.forget(started)
-            sieve.literals = everything
-        phase = builder.current
+                seen.started_again(line.number)
+        elif mark is not None and (mark.phase, mark.edge) == ("ready", "end"):
+            if attempts > 1:
+                collector.forget(started)
+                seen.forget(started)
+                sieve.literals = everything
+            seen.by_role.pop("usage", None)  # of an attempt before it
+            up = True
+        # A log whose head is lost does not show how the server came up, only that it did.
+        phase = "checks#1" if up and builder.current == "spawn#1" else builder.current
         inside = collector.add(line, phase)
         seen.look(line, phase, inside=inside)
         if hung := seen.all("hang"):
@@ -83,6 +89,6 @@ def _scan(stream: BinaryIO) -> tuple[Collector, Notices]:
 
 def _literals(marks: tuple[MarkRule, ...]) -> tuple[bytes, ...]:
     """What a line must hold to be looked at; one that holds another is covered by it."""
-    every = {*(mark.literal for mark in marks), *(rule.literal.encode() for rule in LINES)}
+    every = {*(mark.literal for mark in marks), *(rule.literal.encode() for rule in LINES if not rule.at_end)}
     every |= {word.encode() for word in LITERALS}
     return tuple(sorted(one for one in every if not any(other != one and other in one for other in every)))

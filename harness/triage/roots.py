@@ -28,16 +28,18 @@ class Sorted:
 
     block: Traceback
     role: str
-    """root, messenger, collateral, hang, teardown, harmless, or link: of a chain whose other link is the cause."""
+    """root, messenger, collateral, hang, teardown, harmless, request (one that failed, the server goes on), or link: of
+    a chain whose other link is the cause."""
     rule: str
     """What said so."""
     fatal: bool = False
 
 
-def sort(blocks: Sequence[Traceback], *, shutdown: int | None) -> list[Sorted]:
+def sort(blocks: Sequence[Traceback], *, shutdown: int | None, stops: Sequence[tuple[int, int]] = ()) -> list[Sorted]:
     """Every link of every chain with its role, in the order of the log.
 
-    `shutdown`: the line from which on the server was told to stop; what fails after it is noise.
+    `shutdown`: the line from which on the server was told to stop; what fails after it is noise. `stops`: the same of
+    earlier attempts, each up to the next start.
     """
     rows: list[Sorted] = []
     harmless = [block for block in blocks if _harmless(block)]
@@ -46,19 +48,32 @@ def sort(blocks: Sequence[Traceback], *, shutdown: int | None) -> list[Sorted]:
             rows.append(Sorted(block=block, role="harmless", rule=f"logged as {block.level or block.header[:40]}"))
             continue
         root = root_of(block)
-        rows.append(_judged(root, shutdown))
+        rows.append(_judged(root, shutdown, stops))
         rows += [
             Sorted(block=link, role="link", rule="of the same chain") for link in block.chain() if link is not root
         ]
     return _with_missing(rows, harmless)
 
 
-def _judged(block: Traceback, shutdown: int | None) -> Sorted:
+def _judged(block: Traceback, shutdown: int | None, stops: Sequence[tuple[int, int]]) -> Sorted:
     if (rule := messenger(block)) is not None:
         return Sorted(block=block, role=rule.role, rule=rule.name, fatal=rule.fatal)
-    if shutdown is not None and block.first > shutdown:
+    stopping = any(begin < block.first < end for begin, end in stops)
+    if stopping or (shutdown is not None and block.first > shutdown):
         return Sorted(block=block, role="teardown", rule="after the server was told to stop")
+    if (block.phase or "").startswith("checks") and of_a_request(block):
+        return Sorted(block=block, role="request", rule="one request failed in the API server")
     return Sorted(block=block, role="root", rule="no messenger")
+
+
+def of_a_request(block: Traceback) -> bool:
+    """Whether the API server raised it for one request, and not the engine or a worker."""
+    own = own_place(block)
+    return (
+        block.process in (None, "APIServer")
+        and own is not None
+        and own.file.startswith(("vllm/entrypoints/", "vllm/renderers/"))
+    )
 
 
 def _harmless(block: Traceback) -> bool:

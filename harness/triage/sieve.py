@@ -17,6 +17,8 @@ from harness.bytesearch import Finder, finder
 
 BLOCK = 1 << 20
 """Bytes read at once; a line that is longer comes in pieces that share its number."""
+TAIL = 64 << 10
+"""Bytes at the end of a log that are read whole: how a process ended is said last, in words that nobody can list."""
 SAMPLE = 20_000
 """Lines by which a terminal's width is told."""
 NARROWEST, WIDEST = 40, 500
@@ -51,8 +53,12 @@ class Sieve:
         if (width := wrapped_at(first)) is not None:
             yield from self._unwrapped(whole, width)
             return
+        held = b""
         for block in whole:
-            yield from self._wanted(block)
+            if held:
+                yield from self._wanted(held, whole_from=len(held))
+            held = block
+        yield from self._wanted(held, whole_from=max(0, len(held) - TAIL))
 
     def _blocks(self) -> Iterator[bytes]:
         """Blocks that end with a line, but for the last one and inside a line that is longer than a block."""
@@ -67,18 +73,20 @@ class Sieve:
         if rest:
             yield rest
 
-    def _wanted(self, block: bytes) -> Iterator[tuple[int, str]]:
+    def _wanted(self, block: bytes, *, whole_from: int) -> Iterator[tuple[int, str]]:
+        """Lines with a hit, and those from `whole_from` on."""
         find = finder(block)
         hits = [(at, literal) for literal in self.literals if (at := find(literal, 0)) >= 0]
         heapq.heapify(hits)
         begin, number = 0, self.lines + 1
         while begin < len(block):
-            if number > self.busy:
+            if number > self.busy and begin < whole_from:
                 while hits and hits[0][0] < begin:
                     _again(hits, find, begin)
-                if not hits:
+                at = min(hits[0][0] if hits else whole_from, whole_from)
+                if at == len(block):
                     break
-                line = block.rfind(b"\n", begin, hits[0][0]) + 1 or begin
+                line = block.rfind(b"\n", begin, at) + 1 or begin
                 # The line before may be the header of what was hit: `Scheduler hit an exception:`.
                 line = block.rfind(b"\n", begin, max(line - 1, begin)) + 1 or begin
                 number += block.count(b"\n", begin, line)

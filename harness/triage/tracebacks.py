@@ -30,6 +30,7 @@ from harness.triage.layouts import (
     STACK_FRAME,
     SUFFIXES,
     Traceback,
+    line_number,
     link_in,
     raised_in,
 )
@@ -83,21 +84,20 @@ class Collector:
 
     @property
     def found(self) -> list[Traceback]:
-        return [block for block in self._last_links() if block.exception]
+        """Each chain by its last link that is whole: the log may be cut inside the one after it."""
+        whole = [block for block in self._all if block.exception]
+        inner = {id(block.before) for block in whole if block.before is not None}
+        return [block for block in whole if id(block) not in inner]
 
     @property
     def cut(self) -> Traceback | None:
         """The last one that the log ends inside of."""
-        return next((b for b in reversed(self._last_links()) if not b.exception and b.frames), None)
+        return next((b for b in reversed(self._all) if not b.exception and b.frames), None)
 
     @property
     def full(self) -> bool:
         """No further traceback will be kept."""
         return len(self._all) >= MOST
-
-    def _last_links(self) -> list[Traceback]:
-        inner = {id(block.before) for block in self._all if block.before is not None}
-        return [block for block in self._all if id(block) not in inner]
 
     def forget(self, before: int) -> None:
         """What stands before that line belongs to an attempt that was followed by a healthy start."""
@@ -106,7 +106,7 @@ class Collector:
     def add(self, line: LogLine, phase: str | None) -> bool:
         """Returns whether the line belongs to a traceback, or may do so."""
         writer = self._writer(line)
-        if "%|" in line.text and PROGRESS.match(line.text):
+        if "%" in line.text and PROGRESS.match(line.text):
             return writer.block is not None
         if writer.margin:
             line = _without_margin(writer, line)
@@ -116,9 +116,11 @@ class Collector:
             self._dump(writer, line, phase, fatal)
         elif writer.dump:
             self._dumped(writer, line)
-        elif writer.block is not None:
+        elif writer.block is not None and not (
+            writer.speaking and FRAME.match(line.text) and self._adopt(writer, line)
+        ):
             self._continue(writer, writer.block, line)
-        else:
+        elif writer.block is None:
             self._outside(writer, line, phase)
         if line.text:
             writer.previous = (line.number, line.text)
@@ -176,7 +178,7 @@ class Collector:
             writer.dump = "current" if thread[0].startswith("Current") else "others"
         elif block is not None and (found := DUMP_FRAME.match(line.text) or STACK_FRAME.match(line.text)):
             if writer.dump == "current" and not HANDLER.search(found[1]) and len(block.frames) < DEEPEST:
-                block.frames.appendleft(Frame(function=found[3], file=found[1], line=int(found[2])))
+                block.frames.appendleft(Frame(function=found[3], file=found[1], line=line_number(found[2])))
                 block.last = line.number
         elif line.text.strip() and not line.text.startswith("<"):
             writer.dump, writer.block = "", None
@@ -192,16 +194,23 @@ class Collector:
 
     def _headless(self, writer: _Writer, line: LogLine, phase: str | None) -> None:
         """A frame of no open traceback: its head was logged by a logger that tags only first lines, or is cut off."""
+        if not self._adopt(writer, line):
+            self._open(writer, line, phase, "")
+            assert writer.block is not None
+            self._continue(writer, writer.block, line)
+
+    def _adopt(self, writer: _Writer, line: LogLine) -> bool:
+        """Take over a head that another writer just printed, of a logger that tags first lines only."""
         for other in reversed(self._writers.values()):
             block = other.block
-            if block is not None and not block.frames and not other.speaking and line.number - block.last <= NEAR:
+            if block is None or other is writer or block.frames or other.speaking:
+                continue
+            if line.number - block.last <= NEAR:
                 writer.block, writer.speaking, writer.closed, writer.source = block, False, False, line.source
-                writer.link, other.block = None, None
-                break
-        else:
-            self._open(writer, line, phase, "")
-        assert writer.block is not None
-        self._continue(writer, writer.block, line)
+                writer.link, writer.pending, other.block = None, [], None
+                self._continue(writer, block, line)
+                return True
+        return False
 
     def _continue(self, writer: _Writer, block: Traceback, line: LogLine) -> None:
         text = line.text.strip("│| ") if writer.boxed else line.text.lstrip()
@@ -246,7 +255,7 @@ class Collector:
         if found := (BOX_FRAME if writer.boxed else FRAME).match(line.text):
             file, number, function = found.groups()
             if function:
-                block.frames.append(Frame(function=function, file=file, line=int(number)))
+                block.frames.append(Frame(function=function, file=file, line=line_number(number)))
             block.last, writer.after_frame = line.number, not line.text[:1].isspace()
             return
         source, writer.after_frame = writer.after_frame, False

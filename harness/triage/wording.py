@@ -23,14 +23,14 @@ NORMALISE: tuple[tuple[re.Pattern[str], Replacement], ...] = (
     (re.compile(r"(Supported architectures: ).*", re.DOTALL), r"\1…"),
     (re.compile(r"(\(choo?se from ).*\)", re.DOTALL), r"\1…)"),
     (
-        re.compile(
-            r"(\b(?:Available|Registered|Supported|Known) [\w ]+: |\b(?:[Ee]xpected|[Mm]ust be) one of:? ).*", re.DOTALL
-        ),
+        re.compile(r"(\b(?:Available|Registered|Supported|Known) [\w ]+: ).*", re.DOTALL),
         r"\1…",
     ),
     (re.compile(r"((?:CUDA|HIP|XPU) out of memory\. Tried to allocate \S+ \w+\.).*", re.DOTALL), r"\1"),
     (re.compile(r"(CUDA error: [^\n.]+).*", re.DOTALL), r"\1"),
     # --- identities of one run
+    (re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?"), "<time>"),
+    (re.compile(r"\b(thread )\d+"), r"\1<n>"),
     (re.compile(r"\(Request ID: [^)]*\)"), ""),
     (re.compile(r"\bhttps?://[^\s'\",)]+"), "<url>"),
     (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"), "<uuid>"),
@@ -38,6 +38,7 @@ NORMALISE: tuple[tuple[re.Pattern[str], Replacement], ...] = (
     (re.compile(r"\b0x[0-9a-fA-F]+\b"), "<address>"),
     (re.compile(r"\b(pid[ =:]*)\d+"), r"\1<pid>"),
     (re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?\b|\blocalhost:\d+\b"), "<host>"),
+    (re.compile(r"(?<=[\]>]):\d{2,5}\b"), ":<port>"),
     (re.compile(r"\b([Pp]ort[ =:]*)\d+"), r"\1<port>"),
     # --- paths: inside the server's package they mean something, elsewhere they are where somebody put things
     (
@@ -67,6 +68,12 @@ NORMALISE: tuple[tuple[re.Pattern[str], Replacement], ...] = (
 PYDANTIC = re.compile(r"\s*\[type=[^\n]*|^\s*For further information visit [^\n]*", re.MULTILINE)
 """What pydantic says of each error beside the error: its type, the whole input, where to read more."""
 
+SHAPES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"\b((?:tensor [a-z]|dimension size|length) \()\d+\)"), r"\1<n>)"),
+    (re.compile(r"\[\d+(?:, \d+)+\]"), "[<shape>]"),
+)
+"""What changes with the number of ranks, and so is no part of an identity; a title keeps it."""
+
 HEADLINES: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = (
     # pydantic: "1 validation error for ModelConfig\n  Value error, SENTENCE [type=value_error, input_value=…".
     # The first line says nothing; PYDANTIC takes the input, which follows `[type=`, out of every error.
@@ -80,6 +87,8 @@ HEADLINES: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = (
     ),
     # The hub's client: the status, then who refused what.
     (re.compile(r"^\d{3} (?:Client|Server) Error\b.*$"), re.compile(r"^(?P<said>.*)$", re.DOTALL)),
+    # Triton: the place in the kernel, its source, and at last the reason.
+    (re.compile(r"^at \d+:\d+:?$"), re.compile(r"^.*\n(?P<said>[^\n]*\S[^\n]*)\s*$", re.DOTALL)),
     # An empty first line, or one that only announces: the next one says it.
     (re.compile(r"^\s*$"), re.compile(r"^\s*(?P<said>\S[^\n]*)")),
 )
