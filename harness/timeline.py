@@ -122,11 +122,11 @@ class Builder:
             if literal in line.text and (found := rule.pattern.search(line.text)):
                 at = t if t is not None else line.t or 0.0
                 groups, speaker = found.groupdict(), line.pid or line.process or ""
-                self._world = max(self._world, int(groups.get("world") or 1))
+                self._world = max(self._world, int((groups.get("world") or "1")[:6]))
                 if rule.edge == "begin":
                     self._begin(rule, at, speaker)
                 else:
-                    self._end(rule, at, speaker, float(groups["took"]) if groups.get("took") else None)
+                    self._end(rule, at, speaker, float(groups["took"][:9]) if groups.get("took") else None)
                 return Mark(
                     t=at, phase=rule.phase, edge=rule.edge, rule=rule.name, process=line.process, line=line.text
                 )

@@ -18,6 +18,8 @@ from harness import loglines, report, triage
 from harness.triage import sieve, tracebacks
 
 PIECES = (
+    '  File "/a/vllm/b.py", line ' + "9" * 5000 + ", in f", "Failed core proc(s): {'EngineCore': -" + "9" * 5000,
+    "INFO world_size=" + "9" * 5000 + " rank=0 backend=gloo", "Signal " + "9" * 5000 + " (SIGX) received by PID",
     "Traceback (most recent call last):", '  File "/a/vllm/b.py", line 3, in f', '  File "<x>", line 1', "    raise",
     "ValueError: x", "KeyError", "torch.OutOfMemoryError: CUDA out of memory.", "Exception: ",
     "Worker failed with error '",

@@ -33,6 +33,8 @@ LINKS: tuple[tuple[str, Literal["cause", "context"]], ...] = (
     ("The above exception was the direct cause of the following exception:", "cause"),
     ("During handling of the above exception, another exception occurred:", "context"),
 )
+LONGEST_NAME = 300
+"""Characters of a function's or a file's name."""
 DEEPEST = 200
 """Frames that are kept, the innermost."""
 OTHERS = re.compile(
@@ -83,9 +85,9 @@ class Traceback:
             block = block.before
 
 
-def line_number(digits: str) -> int:
-    """A log may print any number of digits; a file has fewer lines."""
-    return int(digits[:9])
+def frame(file: str, line: str, function: str) -> Frame:
+    """A log may print any number of digits and letters; no file has so many lines, and no function such a name."""
+    return Frame(function=function[:LONGEST_NAME], file=file[:LONGEST_NAME], line=int(line[:9]))
 
 
 def link_in(text: str) -> Literal["cause", "context"] | None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from harness.loglines import LogLine
-from harness.signature import Frame
 from harness.triage.layouts import (
     BOX,
     BOX_FRAME,
@@ -30,7 +29,7 @@ from harness.triage.layouts import (
     STACK_FRAME,
     SUFFIXES,
     Traceback,
-    line_number,
+    frame,
     link_in,
     raised_in,
 )
@@ -178,7 +177,7 @@ class Collector:
             writer.dump = "current" if thread[0].startswith("Current") else "others"
         elif block is not None and (found := DUMP_FRAME.match(line.text) or STACK_FRAME.match(line.text)):
             if writer.dump == "current" and not HANDLER.search(found[1]) and len(block.frames) < DEEPEST:
-                block.frames.appendleft(Frame(function=found[3], file=found[1], line=line_number(found[2])))
+                block.frames.appendleft(frame(found[1], found[2], found[3]))
                 block.last = line.number
         elif line.text.strip() and not line.text.startswith("<"):
             writer.dump, writer.block = "", None
@@ -255,7 +254,7 @@ class Collector:
         if found := (BOX_FRAME if writer.boxed else FRAME).match(line.text):
             file, number, function = found.groups()
             if function:
-                block.frames.append(Frame(function=function, file=file, line=line_number(number)))
+                block.frames.append(frame(file, number, function))
             block.last, writer.after_frame = line.number, not line.text[:1].isspace()
             return
         source, writer.after_frame = writer.after_frame, False
