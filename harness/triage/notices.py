@@ -91,7 +91,7 @@ class Notices:
     def started_again(self, line: int) -> None:
         """Another start begins: what fails from here on is no noise of the last stop."""
         if self.shutdown is not None:
-            self.stops.append((self.shutdown, line))
+            self.stops = [*self.stops[-FIRST_NOTICES:], (self.shutdown, line)]
             self.shutdown = None
 
     def forget(self, before: int) -> None:

@@ -30,7 +30,7 @@ class Fault:
     cause: str
     """One sentence: what was done, and so the true cause."""
     serve: tuple[str, ...] = ()
-    """Flags after (and so instead of) the recorder's own; `{model}`, `{port}` and `{folder}` are filled in."""
+    """Flags after (and so instead of) the recorder's own."""
     env: Mapping[str, str] = field(default_factory=dict)
     model: Callable[[Path], None] | str | None = None
     """Changes a copy of tiny_lm, or what to serve instead of it."""
@@ -44,4 +44,3 @@ class Fault:
     """Send a completion once it is ready."""
     seconds: float = 240
     """When to give up: a hang is a fault too."""
-    one_stream: bool = False

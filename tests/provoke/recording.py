@@ -15,7 +15,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -87,13 +87,17 @@ def _argv(fault: Fault, venv: Path, folder: Path, port: int) -> list[str]:
     if callable(fault.model):
         fault.model(model)
     served = fault.model if isinstance(fault.model, str) else str(model)
-    asked = [
-        word.format(model=model, port=port, folder=folder)
-        if "{{" not in word and "{" in word and re.search(r"\{(?:model|port|folder)\}", word)
-        else word
-        for word in fault.serve
+    return [
+        str(venv / "bin" / "vllm"),
+        "serve",
+        served,
+        *DEFAULTS,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        *fault.serve,
     ]
-    return [str(venv / "bin" / "vllm"), "serve", served, *DEFAULTS, "--host", "127.0.0.1", "--port", str(port), *asked]
 
 
 def _env(fault: Fault, folder: Path) -> dict[str, str]:
@@ -101,7 +105,7 @@ def _env(fault: Fault, folder: Path) -> dict[str, str]:
     env = {
         **kept,
         **ENV,
-        **{k: v.replace("{folder}", str(folder)) for k, v in fault.env.items()},
+        **fault.env,
     }
     env["HOME"] = str(folder / "home")
     (folder / "home").mkdir()
@@ -154,12 +158,12 @@ def _follow(fault: Fault, server: subprocess.Popen[bytes], lines: list[str], sta
             if not fault.request and not fault.strike:
                 return "still running, healthy"
             if fault.request:
-                _ask(port, argv_model(server), lines, started)
+                _ask(port, _model(server), lines, started)
         time.sleep(0.2)
     return "still running"
 
 
-def argv_model(server: subprocess.Popen[bytes]) -> str:
+def _model(server: subprocess.Popen[bytes]) -> str:
     return str(server.args[6])  # type: ignore[index]
 
 
@@ -205,7 +209,8 @@ def _end(server: subprocess.Popen[bytes]) -> None:
         server.wait(10)
 
 
-def _neutral(venv: Path, folder: Path):  # type: ignore[no-untyped-def]
+def _neutral(venv: Path, folder: Path) -> Callable[[str], str]:
+    """Paths and addresses of this machine out of a line."""
     release = re.search(r"vllm-(\d[\d.]*)", str(venv))[1]  # type: ignore[index]
     names = [(str(folder), "/data"), (str(venv.resolve()), f"/opt/envs/{release}"), (str(venv), f"/opt/envs/{release}")]
     library = re.compile(r"/[\w./-]*/lib/python3\.(\d+)/(?!site-packages)")
