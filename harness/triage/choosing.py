@@ -10,6 +10,7 @@ In this order, the first that there is:
     stopped      an engine that somebody else than the server told to stop
     collateral   a rank that failed because its peer was gone
     hang         somebody waited, and nothing came after it
+    line         an exception on a line of its own, of a server that reports a failed process
     died         a process that is gone without a word
     messenger    one that only a failure prints
     request      one that failed in the API server, where a run asks
@@ -25,7 +26,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from harness.signature import Signature
-from harness.triage import identify
+from harness.triage import identify, roots
 from harness.triage.answer import Triage, explained, sentence
 from harness.triage.layouts import Traceback
 from harness.triage.messengers import UNWRAP
@@ -148,6 +149,15 @@ def _hang(case: Case) -> Found | None:
     return identify.hang(case.phase or waits[0].phase or "spawn", "peer", process=waits[0].process), _span(waits[0])
 
 
+def _line(case: Case) -> Found | None:
+    """Of a server whose process is reported to have failed: the exception that stands on a line of its own."""
+    reported = case.seen.all("hearsay") or case.seen.all("death") or any(row.fatal for row in case.rows)
+    lone = next((n for n in case.seen.lone if not roots.is_messenger(n.exception or "", n.message)), None)
+    if not reported or lone is None or _was_ready(lone.phase):
+        return None
+    return _bare(lone, case, confidence=0.5), _span(lone)
+
+
 def _died(case: Case) -> Found | None:
     deaths = case.seen.all("death")
     if told := next((d for d in deaths if not d.code), None):
@@ -210,6 +220,7 @@ RULES: tuple[tuple[str, Callable[[Case], Found | None]], ...] = (
     ("stopped", _stopped),
     ("collateral", _collateral),
     ("hang", _hang),
+    ("line", _line),
     ("died", _died),
     ("messenger", _messenger),
     ("request", _request),

@@ -83,7 +83,7 @@ class Notices:
             return
         if line.level in ("ERROR", "CRITICAL"):
             self.errors.append(_notice("error line", "error", line, phase, text))
-        elif not inside and (lone := LONE.match(text)):
+        if not inside and (lone := LONE.match(text)):
             message = lone["message"]
             name = lone["exception"].rsplit(".", 1)[-1]
             self.lone.append(_notice("lone exception", "lone", line, phase, message, exception=name))

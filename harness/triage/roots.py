@@ -91,6 +91,13 @@ def messenger(block: Traceback) -> MessengerRule | None:
     )  # fmt: skip
 
 
+def is_messenger(name: str, message: str) -> bool:
+    """Whether an exception without a stack only reports another."""
+    return any(
+        rule.exception.search(name) and rule.message.search(message) and not rule.where.pattern for rule in MESSENGERS
+    )
+
+
 def root_of(block: Traceback) -> Traceback:
     """Walk a chain from the exception that was raised last to the one that matters.
 
