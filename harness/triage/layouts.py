@@ -101,5 +101,10 @@ def raised_in(text: str) -> re.Match[str] | None:
 
 
 def _is_class(name: str) -> bool:
+    return "." in name or names_class(name)
+
+
+def names_class(name: str) -> bool:
+    """Whether its last word is written as the names of exceptions are."""
     last = name.rsplit(".", 1)[-1]
-    return "." in name or last[:1].isupper() or last.lower().endswith(SUFFIXES)
+    return last[:1].isupper() or last.lower().endswith(SUFFIXES)

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from harness import carriers
 from harness.bytesearch import Finder, finder
 
 BLOCK = 1 << 20
@@ -55,6 +56,9 @@ class Sieve:
             return
         held = b""
         for block in whole:
+            if len(block) < TAIL:
+                held += block  # the last one, or a line of it: the end may reach back into the one before
+                continue
             if held:
                 yield from self._wanted(held, whole_from=len(held))
             held = block
@@ -127,7 +131,11 @@ def _again(hits: list[tuple[int, bytes]], find: Finder, begin: int) -> None:
 
 
 def _goes_on(line: str, after: str) -> bool:
-    """Whether `after` may be what was broken off `line`."""
+    """Whether `after` may be what was broken off `line`: no carrier stands in front of it, and it begins like none."""
+    bare = carriers.ANSI.sub("", after)
+    if after.startswith("\x1b_") or bare.startswith('{"') or carriers.strip(bare)[1] != bare:
+        return False
+    line = carriers.strip(carriers.ANSI.sub("", line))[1]
     return not (SPEAKS if re.match(TAGGED, line) else BEGINS).match(after)
 
 

@@ -31,6 +31,7 @@ from harness.triage.layouts import (
     Traceback,
     frame,
     link_in,
+    names_class,
     raised_in,
 )
 
@@ -261,7 +262,8 @@ class Collector:
         raised = raised_in(line.text)
         if raised is None:
             return
-        if source and not raised["message"] and not raised["name"].lower().endswith(SUFFIXES):
+        name = raised["name"]
+        if source and not (name.lower().endswith(SUFFIXES) or (raised["message"] and names_class(name))):
             return  # without indentation the line after a frame is its source
         if REMOTE.search(raised["name"]):
             block.frames.clear()  # the other process's frames follow
