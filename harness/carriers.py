@@ -63,9 +63,6 @@ CARRIERS: tuple[Carrier, ...] = (
 
 ANY = re.compile("|".join(f"(?:{c.pattern.pattern.replace('<lane>', f'<lane{n}>')})" for n, c in enumerate(CARRIERS)))
 """All rows in one, in their order: a log of 1 GB may hold ten million lines."""
-BARE = frozenset("( \t")
-"""No carrier begins like this, but for those of Ray's own and labels of srun that are set right."""
-
 REPEATED = re.compile(r"\[repeated \d+x across cluster\].*$")
 """Ray says a line once for all its workers."""
 
@@ -74,8 +71,8 @@ def strip(text: str) -> tuple[str | None, str]:
     """The lane of a line (None where its carriers name none) and the line itself."""
     lane = None
     for _ in range(MOST):
-        if text[:1] in BARE and not text.startswith(("(r", "(a", " ")):
-            break
+        if text.startswith("(") and not text.startswith(("(raylet", "(autoscaler")):
+            break  # most lines: a server's own tag, and no carrier begins like it
         found = ANY.match(text)
         if found is None or not found.end():
             break

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from harness import carriers
-from harness.carriers import ANSI
 
 LONGEST = 20_000
 """Characters of one line that are looked at: nothing that names a cause is longer, and a log may hold 100 MB lines."""
@@ -151,7 +150,7 @@ def _pieces(number: int, line: str, clock: _Clock) -> Iterator[LogLine]:
 
 def _line(number: int, piece: str, clock: _Clock, before: LogLine | None) -> LogLine:
     """`before`: what was glued in front of it; a piece without a tag is of the same process."""
-    lane, text = carriers.strip(ANSI.sub("", piece) if "\x1b" in piece else piece)
+    lane, text = carriers.strip(carriers.ANSI.sub("", piece) if "\x1b" in piece else piece)
     tag, text = tagged(text)
     process, pid = tag or ((before.process, before.pid) if before else (None, None))
     level = source = None

@@ -101,15 +101,12 @@ def _usage(case: Case) -> Found | None:
 
 
 def _unwrapped(case: Case) -> Found | None:
-    for block in case.blocks("messenger", "link"):
-        if quoted := UNWRAP.search(block.text):
-            signature = identify.bare(quoted["inner"], process=None, phase=case.phase or block.phase, confidence=0.5)
-            return signature, ((block.first, block.last),)
-    for notice in (*case.seen.errors, *case.seen.lone):
-        if quoted := UNWRAP.search(notice.message):
-            return identify.bare(
-                quoted["inner"], process=None, phase=case.phase or notice.phase, confidence=0.5
-            ), _span(notice)
+    places: list[Notice | Traceback] = [*case.blocks("messenger", "link"), *case.seen.errors, *case.seen.lone]
+    for place in places:
+        text = place.text if isinstance(place, Traceback) else place.message
+        if quoted := UNWRAP.search(text):
+            signature = identify.bare(quoted["inner"], process=None, phase=case.phase or place.phase, confidence=0.5)
+            return signature, _span(place)
     return None
 
 
@@ -142,7 +139,7 @@ def _hang(case: Case) -> Found | None:
     if blocks:
         block = blocks[0]
         signature = identify.hang(case.phase or block.phase or "spawn", "peer", process=block.process)
-        return signature, ((block.first, block.last),)
+        return signature, _span(block)
     waits = case.seen.all("hang")
     if not waits or (case.seen.shutdown is not None and case.exit_ is None):
         return None  # whoever stopped it may have healed it before
@@ -176,7 +173,7 @@ def _messenger(case: Case) -> Found | None:
     block = next((row.block for row in case.rows if row.fatal), None)
     if block is None:
         return None
-    return replace(identify.of_traceback(block, case.phase), confidence=0.2), ((block.first, block.last),)
+    return replace(identify.of_traceback(block, case.phase), confidence=0.2), _span(block)
 
 
 def _request(case: Case) -> Found | None:
@@ -202,7 +199,7 @@ def _lone(case: Case) -> Found | None:
 def _cut(case: Case) -> Found | None:
     if (block := case.cut) is None or case.blocks("harmless"):
         return None
-    return identify.of_cut(block, case.phase), ((block.first, block.last),)
+    return identify.of_cut(block, case.phase), _span(block)
 
 
 def _exit(case: Case) -> Found | None:
@@ -241,15 +238,7 @@ def _of_block(block: Traceback, case: Case) -> Candidate:
 
 
 def _of_notice(notice: Notice, case: Case) -> Candidate:
-    kind = notice.kind if notice.kind != "other" else identify.kind_of(notice.exception or "", notice.message, None)
-    signature = identify.make(
-        kind="other" if kind == "python_exception" else kind,
-        exception=notice.exception,
-        message=notice.message,
-        process=notice.process,
-        phase=case.phase or notice.phase,
-        confidence=0.9,
-    )
+    signature = _bare(notice, case, confidence=0.9)
     return Candidate(
         first=notice.line, last=notice.line, process=notice.process, pid=notice.pid, signature=signature
     )  # fmt: skip
@@ -326,7 +315,7 @@ def _lost_engine(case: Case) -> Notice | None:
 def _bare(notice: Notice, case: Case, *, confidence: float) -> Signature:
     return identify.bare(
         notice.message, process=notice.process, phase=case.phase or notice.phase, confidence=confidence,
-        exception=notice.exception,
+        exception=notice.exception, kind=notice.kind,
     )  # fmt: skip
 
 
@@ -334,5 +323,5 @@ def _was_ready(phase: str | None) -> bool:
     return phase is not None and phase.startswith("checks")
 
 
-def _span(notice: Notice) -> tuple[tuple[int, int], ...]:
-    return ((notice.line, notice.line),)
+def _span(place: Notice | Traceback) -> tuple[tuple[int, int], ...]:
+    return ((place.first, place.last),) if isinstance(place, Traceback) else ((place.line, place.line),)

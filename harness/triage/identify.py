@@ -24,6 +24,7 @@ from harness.triage.wording import (
     PLUMBING,
     PYDANTIC,
     SHAPES,
+    Replacement,
 )
 
 LONGEST = 4000
@@ -42,9 +43,13 @@ HALF_QUOTED = re.compile(r"^(KeyError: )(?:\"(?!.*\"$)|'(?!.*'$))")
 
 def normalise(message: str) -> str:
     """A message without its volatile parts; see the table for what goes and what stays."""
-    for pattern, replacement in NORMALISE:
-        message = pattern.sub(replacement, message)
-    return message.strip()
+    return _rewritten(message, NORMALISE).strip()
+
+
+def _rewritten(text: str, table: tuple[tuple[re.Pattern[str], Replacement], ...]) -> str:
+    for pattern, replacement in table:
+        text = pattern.sub(replacement, text)
+    return text
 
 
 def make(
@@ -60,12 +65,11 @@ def make(
     phase: str | None = None,
     title: str | None = None,
     title_prefix: str | None = None,
+    note: str = "",
     confidence: float = 1.0,
 ) -> Signature:
     said = normalise((headline if headline is not None else message)[:LONGEST_HEADLINE])
-    normalised = said
-    for pattern, replacement in SHAPES:
-        normalised = pattern.sub(replacement, normalised)
+    normalised = _rewritten(said, SHAPES)
     generic = GENERIC.fullmatch(normalised) is not None
     identity = [GROUPING, kind, exception, normalised, (function, library) if generic else None]
     told = exception is None or message.startswith(exception) or (exception.startswith("SIG") and exception in message)
@@ -81,7 +85,7 @@ def make(
         process=process,
         phase=phase,
         ranks=None,
-        title=title or (_clip(sentence) + (f" ({function})" if function else "")),
+        title=title or (_clip(sentence) + (f" ({function})" if function else note)),
         confidence=confidence,
         grouping=GROUPING,
     )
@@ -96,8 +100,8 @@ def _clip(text: str) -> str:
 
 
 def of_traceback(block: Traceback, phase: str | None) -> Signature:
-    frames = _order(list(block.frames))
-    own = next((f for f in frames if _own(f.file) and f.function not in PLUMBING), None)
+    frames = _order(block)
+    own = own_place(block)
     function = own or (frames[0] if frames else None)
     headline = headline_of(block.text)
     exception = DUMPED_SIGNALS.get(headline, block.name)
@@ -105,7 +109,6 @@ def of_traceback(block: Traceback, phase: str | None) -> Signature:
     # Whoever calls next reports it: the function is where it was noticed, and no part of its identity.
     trusted = kind != "cuda_error" or not ASYNCHRONOUS.search(block.text)
     name = function.function if function and trusted else None
-    words = f"{exception}: {_clip(normalise(headline))}".rstrip(": ")
     return make(
         kind=kind,
         exception=exception,
@@ -116,14 +119,14 @@ def of_traceback(block: Traceback, phase: str | None) -> Signature:
         library=_library(block) if name else None,
         process=block.process,
         phase=phase or block.phase,
-        title=None if trusted else f"{words} (asynchronous: its stack is not to be trusted)",
+        note="" if trusted else " (asynchronous: its stack is not to be trusted)",
         confidence=1.0 if trusted else 0.6,
     )
 
 
 def of_cut(block: Traceback, phase: str | None) -> Signature:
     """Of a traceback whose exception is cut off: its function is all that is known."""
-    frames = _order(list(block.frames))
+    frames = _order(block)
     function = own_place(block) or frames[0]
     return make(
         kind="other", message="the log ends inside a traceback", frames=frames, function=function.function,
@@ -131,9 +134,13 @@ def of_cut(block: Traceback, phase: str | None) -> Signature:
     )  # fmt: skip
 
 
-def _order(printed: list[Frame]) -> tuple[Frame, ...]:
+def _deepest_first(block: Traceback) -> list[Frame]:
+    return [Frame(function=f.function, file=_short(f.file), line=f.line) for f in reversed(block.frames)]
+
+
+def _order(block: Traceback) -> tuple[Frame, ...]:
     """The deepest frame, then the server's own from the deepest up, then the libraries'."""
-    deep = [Frame(function=f.function, file=_short(f.file), line=f.line) for f in reversed(printed)]
+    deep = _deepest_first(block)
     own = [f for f in deep[1:] if _own(f.file)]
     return tuple(deep[:1] + own + [f for f in deep[1:] if not _own(f.file)])
 
@@ -150,8 +157,7 @@ def _library(block: Traceback) -> str | None:
 
 def own_place(block: Traceback) -> Frame | None:
     """The deepest frame in the server's own code."""
-    frames = (Frame(function=f.function, file=_short(f.file), line=f.line) for f in reversed(block.frames))
-    return next((f for f in frames if _own(f.file) and f.function not in PLUMBING), None)
+    return next((f for f in _deepest_first(block) if _own(f.file) and f.function not in PLUMBING), None)
 
 
 def _short(file: str) -> str:
@@ -198,11 +204,17 @@ def usage(message: str, phase: str | None) -> Signature:
 
 
 def bare(
-    message: str, *, process: str | None, phase: str | None, confidence: float, exception: str | None = None
+    message: str,
+    *,
+    process: str | None,
+    phase: str | None,
+    confidence: float,
+    exception: str | None = None,
+    kind: Kind = "other",
 ) -> Signature:
-    """Of a message without a stack."""
-    found = kind_of(exception or "", message, None)
-    kind: Kind = "other" if found == "python_exception" else found
+    """Of a message without a stack; its words say the kind where nobody else does."""
+    found = kind_of(exception or "", message, None) if kind == "other" else kind
+    kind = "other" if found == "python_exception" else found
     return make(kind=kind, exception=exception, message=message, process=process, phase=phase, confidence=confidence)
 
 

@@ -19,8 +19,7 @@ RAISED = re.compile(
 )
 DUMP = re.compile(r"Fatal Python error: (?P<what>.+)|!{3,} *(?P<banner>Segfault) encountered *!{3,}")
 DUMP_THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+")
-DUMP_FRAME = re.compile(r'\s*File "([^"]+)", line (\d+) in (.+)$')
-STACK_FRAME = re.compile(r'\s*File "([^"]+)", line (\d+), in (.+)$')
+DUMP_FRAME = re.compile(r'\s*File "([^"]+)", line (\d+),? in (.+)$')
 """What faulthandler, or a library's own handler, prints for a fatal signal: the innermost frame first."""
 HANDLER = re.compile(r"sysdeps/|nptl/|^<unknown>$")
 """Files of the C library: the signal's handler, and what was called last in vain."""

@@ -33,6 +33,8 @@ class LineRule:
     message: str | None = None
     """Where the line's own words are not to be kept; `{}` fields are the pattern's groups."""
     process: str | None = None
+    signal: int | None = None
+    """Where words say which signal ended the process."""
     at_end: bool = False
     """Looked for at the end of a log only, which is read whole: the literal costs nothing then."""
 
@@ -167,12 +169,18 @@ LINES: tuple[LineRule, ...] = (
         pattern=re.compile(r"NVRM: Xid \(PCI:[^)]*\): (?P<xid>\d+)"), exception="Xid", message="Xid {xid}",
     ),
     # --- a process reports another's death
+    # Of several engines the one that a signal ended says more than an exit code, wherever it stands.
     LineRule(
-        name="failed core procs", role="death", literal="Failed core proc(s)",
-        pattern=re.compile(
-            r"Failed core proc\(s\): \{(?:'(?P<process>[\w-]+)': (?P<code>-\d+)|.{0,2000}?, '(?P<other>[\w-]+)': "
-            r"(?P<fatal>-\d+)|'(?P<first>[\w-]+)': (?P<own>\d+))"
-        ),
+        name="core proc by signal", role="death", literal="Failed core proc(s)",
+        pattern=re.compile(r"Failed core proc\(s\): \{'(?P<process>[\w-]+)': (?P<code>-\d+)"),
+    ),
+    LineRule(
+        name="another core proc by signal", role="death", literal="Failed core proc(s)",
+        pattern=re.compile(r"Failed core proc\(s\): \{.{0,2000}?, '(?P<process>[\w-]+)': (?P<code>-\d+)"),
+    ),
+    LineRule(
+        name="core proc by itself", role="death", literal="Failed core proc(s)",
+        pattern=re.compile(r"Failed core proc\(s\): \{'(?P<process>[\w-]+)': (?P<code>\d+)"),
     ),
     LineRule(
         name="worker died", role="death", literal="died unexpectedly", process="Worker",
@@ -210,20 +218,20 @@ LINES: tuple[LineRule, ...] = (
         pattern=re.compile(r"exited with (?:exit )?(?:code|status):? (?P<code>1[3-5]\d|-\d+)\b"),
     ),
     LineRule(
-        name="shell says killed", at_end=True, role="death", literal=" Killed    ", process="the server",
-        pattern=re.compile(r": line \d+: +\d+ (?P<killed>Killed) {4}"),
+        name="shell says killed", at_end=True, role="death", signal=9, literal=" Killed    ", process="the server",
+        pattern=re.compile(r": line \d+: +\d+ Killed {4}"),
     ),
     LineRule(
-        name="killed", at_end=True, role="death", literal="Killed", process="the server",
-        pattern=re.compile(r"^(?P<killed>Killed)$"),
+        name="killed", at_end=True, role="death", signal=9, literal="Killed", process="the server",
+        pattern=re.compile(r"^Killed$"),
     ),
     LineRule(
         name="systemd", at_end=True, role="death", literal="Main process exited, code=", process="the server",
         pattern=re.compile(r"Main process exited, code=(?:killed|dumped), status=(?P<signal>\d+)/"),
     ),
     LineRule(
-        name="srun killed", at_end=True, role="death", literal="srun: error: ", process="a task",
-        pattern=re.compile(r"^srun: error: .*: tasks? \S+: (?P<killed>Killed)"),
+        name="srun killed", at_end=True, role="death", signal=9, literal="srun: error: ", process="a task",
+        pattern=re.compile(r"^srun: error: .*: tasks? \S+: Killed"),
     ),
     LineRule(
         name="srun exit code", at_end=True, role="death", literal="Exited with exit code", process="a task",

@@ -128,12 +128,8 @@ class Notices:
             return
         words = {key: value for key, value in found.groupdict().items() if value is not None}
         message = rule.message.format(**words) if rule.message else words.get("message", line.text)
-        for name, others in (("process", ("other", "first")), ("code", ("fatal", "own"))):
-            words[name] = next((words[o] for o in others if o in words), words.get(name, ""))
-        words = {key: value for key, value in words.items() if value}
-        if "killed" in words:
-            words["signal"] = "9"
-        code = -int(words["signal"][:3]) if "signal" in words else int(words["code"][:5]) if "code" in words else None
+        signal = int(words["signal"][:3]) if "signal" in words else rule.signal
+        code = -signal if signal is not None else int(words["code"][:5]) if "code" in words else None
         self.open_lines = max(self.open_lines, line.number + MORE_LINES)
         kept.append(
             _notice(

@@ -25,7 +25,7 @@ from harness.triage.tracebacks import Collector
 
 HANG_LINES = 2000
 """Lines after a notice of a hang in which an answered request shows that it is over."""
-RESTART = (("config", "begin"), ("ready", "end"))
+BEGINS, UP = ("config", "begin"), ("ready", "end")
 """Marks of an attempt to start that begins, and of one that succeeds."""
 ANSWERED = '" 200 OK'
 
@@ -50,21 +50,22 @@ def read(
 def _scan(stream: BinaryIO) -> tuple[Collector, Notices]:
     collector, seen = Collector(), Notices()
     runtime = RUNTIMES["vllm"]
-    restarts = tuple(rule.literal for rule in runtime.marks if (rule.phase, rule.edge) in RESTART)
+    restarts = tuple(rule.literal for rule in runtime.marks if (rule.phase, rule.edge) in (BEGINS, UP))
     everything = _literals(runtime.marks)
     sieve = Sieve(stream, everything)
     builder, started, attempts = Builder(runtime.marks, alone=True), 0, 0
     up = False
     for line in loglines.parse(sieve):
         mark = builder.look(line)
-        if mark is not None and (mark.phase, mark.edge) == ("config", "begin"):
+        edge = (mark.phase, mark.edge) if mark is not None else None
+        if edge == BEGINS:
             attempts += 1
             started, up = line.number, False
             if attempts > 1:  # something starts the server again and again
                 builder = Builder(runtime.marks, alone=True)
                 builder.look(line)
                 seen.started_again(line.number)
-        elif mark is not None and (mark.phase, mark.edge) == ("ready", "end"):
+        elif edge == UP:
             if attempts > 1:
                 collector.forget(started)
                 seen.forget(started)

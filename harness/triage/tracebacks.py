@@ -26,7 +26,6 @@ from harness.triage.layouts import (
     OTHERS,
     PROGRESS,
     REMOTE,
-    STACK_FRAME,
     SUFFIXES,
     Traceback,
     frame,
@@ -150,7 +149,7 @@ class Collector:
         header = words or (text if line.number - number <= NEAR else "")
         self._open(writer, line, phase, header)
 
-    def _open(self, writer: _Writer, line: LogLine, phase: str | None, header: str) -> None:
+    def _open(self, writer: _Writer, line: LogLine, phase: str | None, header: str = "") -> Traceback:
         before = writer.block if writer.link else None
         block = Traceback(
             process=line.process, pid=line.pid, level=line.level, first=line.number, last=line.number,
@@ -163,20 +162,20 @@ class Collector:
         writer.block, writer.speaking, writer.closed = block, False, False
         writer.source, writer.link, writer.after_frame, writer.dump = line.source, None, False, ""
         writer.pending = []
+        return block
 
     def _dump(self, writer: _Writer, line: LogLine, phase: str | None, fatal: re.Match[str]) -> None:
         writer.link = None
-        self._open(writer, line, phase, "")
-        assert writer.block is not None
-        writer.block.exception = "Fatal Python error"
-        writer.block.message = [fatal["what"] or "Segmentation fault"]
+        block = self._open(writer, line, phase)
+        block.exception = "Fatal Python error"
+        block.message = [fatal["what"] or "Segmentation fault"]
         writer.dump = "current" if fatal["banner"] else "head"
 
     def _dumped(self, writer: _Writer, line: LogLine) -> None:
         block = writer.block
         if thread := DUMP_THREAD.match(line.text):
             writer.dump = "current" if thread[0].startswith("Current") else "others"
-        elif block is not None and (found := DUMP_FRAME.match(line.text) or STACK_FRAME.match(line.text)):
+        elif block is not None and (found := DUMP_FRAME.match(line.text)):
             if writer.dump == "current" and not HANDLER.search(found[1]) and len(block.frames) < DEEPEST:
                 block.frames.appendleft(frame(found[1], found[2], found[3]))
                 block.last = line.number
@@ -187,17 +186,13 @@ class Collector:
         if line.number - lonely.number > LONGEST_MESSAGE:
             writer.lonely = None
         elif link := link_in(line.text):
-            self._open(writer, lonely, phase, "")
-            assert writer.block is not None
-            self._frame_or_end(writer, writer.block, lonely)
+            self._frame_or_end(writer, self._open(writer, lonely, phase), lonely)
             writer.link, writer.lonely = link, None
 
     def _headless(self, writer: _Writer, line: LogLine, phase: str | None) -> None:
         """A frame of no open traceback: its head was logged by a logger that tags only first lines, or is cut off."""
         if not self._adopt(writer, line):
-            self._open(writer, line, phase, "")
-            assert writer.block is not None
-            self._continue(writer, writer.block, line)
+            self._continue(writer, self._open(writer, line, phase), line)
 
     def _adopt(self, writer: _Writer, line: LogLine) -> bool:
         """Take over a head that another writer just printed, of a logger that tags first lines only."""
@@ -222,9 +217,8 @@ class Collector:
         elif not writer.speaking:
             self._frame_or_end(writer, block, line)
         elif writer.link is not None and text and raised_in(line.text):
-            self._open(writer, line, block.phase, "")  # one that was never raised has no head and no frames
-            assert writer.block is not None
-            self._frame_or_end(writer, writer.block, line)
+            # One that was never raised has no head and no frames.
+            self._frame_or_end(writer, self._open(writer, line, block.phase), line)
         elif writer.link is None and text and not writer.closed:
             self._message(writer, block, line)
         elif not text:
@@ -265,10 +259,10 @@ class Collector:
         name = raised["name"]
         if source and not (name.lower().endswith(SUFFIXES) or (raised["message"] and names_class(name))):
             return  # without indentation the line after a frame is its source
-        if REMOTE.search(raised["name"]):
+        if REMOTE.search(name):
             block.frames.clear()  # the other process's frames follow
             return
-        block.exception, block.last, writer.speaking, writer.closed = raised["name"], line.number, True, False
+        block.exception, block.last, writer.speaking, writer.closed = name, line.number, True, False
         block.message.append(raised["message"] or "")
 
     def _message(self, writer: _Writer, block: Traceback, line: LogLine) -> None:

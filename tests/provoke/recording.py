@@ -101,7 +101,7 @@ def _argv(fault: Fault, venv: Path, folder: Path, port: int) -> list[str]:
 
 
 def _env(fault: Fault, folder: Path) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "USER", "TMPDIR")}
+    kept = {k: v for k, v in os.environ.items() if k in ("PATH", "USER", "TMPDIR")}
     env = {
         **kept,
         **ENV,
