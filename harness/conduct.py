@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from harness import clock, triage
 from harness.checks import CHECKS, CORPORA
-from harness.checks.base import CheckContext, CheckResult
-from harness.client.answers import BadAnswer, RequestTimedOut, ServerGone
+from harness.checks.base import CheckContext, CheckResult, Unfinished
+from harness.client.answers import BadAnswer, RequestFailed, RequestTimedOut
 from harness.events import Event, OnEvent
 from harness.launch import Launch
 from harness.masking import Masker
@@ -68,6 +68,7 @@ class Conduct:
         self.choices: dict[str, str] = {}
         self.subject = dict.fromkeys(scenario.subject, False)
         self.checks: tuple[CheckResult, ...] = ()
+        self.unfinished: dict[str, Unfinished] = {}
 
     def facts(self) -> dict[str, Any]:
         """What is known so far, as fields of the run record."""
@@ -171,33 +172,53 @@ class Conduct:
                 self._add(CheckResult(name=name, outcome="not_tested", message=f"not run: {finding.reason}"))
                 continue
             result, finding = self._check(name, server, client)
-            self._add(result)
+            if isinstance(result, Unfinished):
+                self.unfinished[name] = result
+            else:
+                self._add(result)
         return finding or self._still_alive(server)
 
     def _add(self, result: CheckResult) -> None:
         self.checks = (*self.checks, result)
+        for word in result.shows:
+            if word in self.subject:
+                self.subject[word] = True
         outcome = {"pass": True, "fail": False, "not_tested": None}[result.outcome]
         self._on_event(Event(kind="check", text=f"{result.name}: {result.message}", ok=outcome))
 
-    def _check(self, name: str, server: Server, client: ServerClient) -> tuple[CheckResult, Finding | None]:
+    def _check(
+        self, name: str, server: Server, client: ServerClient
+    ) -> tuple[CheckResult | Unfinished, Finding | None]:
         self._on_event(Event(kind="phase", text=f"check {name}", t=_age(server)))
-        begun = clock.now()
+        begun, asked = clock.now(), client.asking
         context = CheckContext(
             client=client,
             params=self._scenario.checks[name],
             node_class=self._node_class,
             lines=self._lines,
             corpora=CORPORA,
+            names=self._runtime.counters,
+            block_tokens=lambda: self._block_tokens(client),
+            log=self._folder / "server.log",
         )
         finding: Finding | None = None
         try:
             result = CHECKS[name].run(context)
-        except (ServerGone, RequestTimedOut, BadAnswer) as error:
+        except RequestFailed as error:
             finding = self._broken(name, error, server, client)
-            result = CheckResult(name=name, outcome="fail", message=finding.reason, request=client.requests)
-        else:
-            finding = self._failed(result) if result.outcome == "fail" else None
-        return replace(result, seconds=round(clock.now() - begun, 3)), finding
+            result = CheckResult(name=name, outcome="fail", message=finding.reason, request=error.request)
+        if isinstance(result, Unfinished):
+            return result, None
+        if finding is None and result.outcome == "fail":
+            finding = self._failed(result)
+        asking = round(client.asking - asked, 3)
+        return replace(result, seconds=round(clock.now() - begun, 3), asking=asking), finding
+
+    def _block_tokens(self, client: ServerClient) -> int | None:
+        metrics = client.metrics()
+        with self._lock:
+            choices = dict(self.choices)
+        return self._runtime.block_tokens(choices=choices, metrics=metrics, serve=self._scenario.serve)
 
     def _lines(self) -> tuple[str, ...]:
         with self._lock:
@@ -208,9 +229,9 @@ class Conduct:
             reason=f"check {result.name}: {result.message}", signature=triage.check_failed(result.name, result.message)
         )
 
-    def _broken(self, name: str, error: Exception, server: Server, client: ServerClient) -> Finding:
+    def _broken(self, name: str, error: RequestFailed, server: Server, client: ServerClient) -> Finding:
         """A request was not answered as asked: the server died of it, crashed in it, hangs in it, or refused it."""
-        where = f"check {name}, request {client.requests}"
+        where = f"check {name}, request {error.request or client.requests}"
         exited = server.exited() or (_wait_exit(server, LAST_WORDS) if _may_be_fatal(error) else None)
         if isinstance(error, RequestTimedOut) and not exited:
             server.collect_hang()

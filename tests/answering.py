@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
+
+from harness.checks import CORPORA
+from harness.checks.base import CheckContext
+from harness.client.server_client import ServerClient
+from harness.runtimes.vllm_facts import COUNTERS
 
 MODEL = "tiny-lm-0badcafe"
 
@@ -104,6 +110,15 @@ def _handler(answering: Answering) -> type[BaseHTTPRequestHandler]:  # noqa: C90
                 self.wfile.write(b"0\r\n\r\n")
 
     return Handler
+
+
+def context(client: ServerClient, params: Any, **changes: Any) -> CheckContext:
+    """What a check is given, with nothing particular in it."""
+    plain: dict[str, Any] = {
+        "client": client, "params": params, "node_class": "cpu", "lines": lambda: (), "corpora": CORPORA,
+        "names": COUNTERS, "block_tokens": lambda: None, "log": Path("/nowhere/server.log"),
+    }  # fmt: skip
+    return CheckContext(**{**plain, **changes})
 
 
 def models(root: str = "", max_model_len: int | None = 512, name: str = MODEL) -> Route:

@@ -5,10 +5,9 @@ import json
 import math
 
 import pytest
-from answering import MODEL, Answering, Reply, logprobs, models, tokenizer
+from answering import MODEL, Answering, Reply, context, logprobs, models, tokenizer
 
 from harness.checks import CHECKS, CORPORA
-from harness.checks.base import CheckContext
 from harness.checks.judgement import PerplexityParams
 from harness.client.server_client import ServerClient
 from harness.errors import ScenarioError
@@ -56,8 +55,7 @@ def check(corpus, *, answer=healthy, max_model_len=512, cut=list, route=None, **
     }
     with Answering(routes).serving() as server:
         client = ServerClient(server.url, MODEL, request_seconds=5)
-        context = CheckContext(client=client, params=given, node_class="cpu", lines=lambda: (), corpora=CORPORA)
-        result = CHECKS["perplexity"].run(context)
+        result = CHECKS["perplexity"].run(context(client, given))
         asked = [body["prompt"] for body in server.bodies("/v1/completions")]
     return result, {m.name: m.value for m in result.measurements}, asked
 

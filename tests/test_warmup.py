@@ -1,10 +1,9 @@
 """The warm-up check: pure judgement with exact numbers, and the requests it makes."""
 
 import pytest
-from answering import MODEL, Answering, stream
+from answering import MODEL, Answering, context, stream
 
-from harness.checks import CHECKS, CORPORA
-from harness.checks.base import CheckContext
+from harness.checks import CHECKS
 from harness.checks.warmup import WarmupParams, judge
 from harness.client.answers import Completion
 from harness.client.server_client import ServerClient
@@ -60,10 +59,7 @@ def test_it_asks_one_after_the_other_and_reads_the_log():
     with Answering(routes).serving() as server:
         client = ServerClient(server.url, MODEL, request_seconds=5)
         params = WarmupParams(requests=3, max_tokens=4)
-        context = CheckContext(
-            client=client, params=params, node_class="cpu", lines=lambda: [JIT, "something else"], corpora=CORPORA
-        )
-        result = CHECKS["warmup"].run(context)
+        result = CHECKS["warmup"].run(context(client, params, lines=lambda: [JIT, "something else"]))
         bodies = server.bodies("/v1/completions")
     assert result.outcome == "pass"
     assert client.requests == 3

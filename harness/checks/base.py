@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict
 
 if TYPE_CHECKING:  # records and scenarios need these types, but no HTTP
+    from harness.checks.against import Against
     from harness.client.server_client import ServerClient
+    from harness.runtimes.base import CounterNames
 
 
 def kebab(name: str) -> str:
@@ -57,6 +59,27 @@ class CheckResult:
     request: int | None = None
     """Number of the request, counted from 1 after ready, at which it failed."""
     detail: Mapping[str, Any] | None = None
+    shows: tuple[str, ...] = ()
+    """Words of the scenario's `subject` that these answers prove to be on."""
+    asking: float = 0.0
+    """Of `seconds`, those in which at least one request to the model was under way."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unfinished:
+    """The part of a check that one living server can answer; its result takes the answers of a second server as well.
+
+    own server      run(context)   ─▶ Unfinished   ┐
+    … is stopped, the other is started …           ├─▶ finish(theirs) ─▶ CheckResult
+    other server    ask(context)   ─▶ theirs       ┘
+    """
+
+    against: Against
+    """The second launch."""
+    ask: Callable[[CheckContext], Any]
+    """Asks the second server the same; raises as `Check.run`."""
+    finish: Callable[[Any], CheckResult]
+    """Judges both; gets what `ask` returned."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,6 +93,12 @@ class CheckContext:
     lines: Callable[[], Sequence[str]]
     """The server's log lines since ready that the runtime's `watch` patterns kept (kernels compiled in a request)."""
     corpora: Path
+    names: CounterNames
+    """What this server calls its counters."""
+    block_tokens: Callable[[], int | None]
+    """Tokens of one block of the prefix cache; asks the server. None: it does not say."""
+    log: Path
+    """The server's log, which grows meanwhile."""
 
 
 class Check(Protocol):
@@ -92,7 +121,7 @@ class Check(Protocol):
             ScenarioError: a file is missing, unreadable, or made for something else.
         """
 
-    def run(self, context: CheckContext) -> CheckResult:
+    def run(self, context: CheckContext) -> CheckResult | Unfinished:
         """Ask the server and judge its answers.
 
         Raises:

@@ -59,6 +59,19 @@ class Completion:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Generated:
+    """The tokens of one answer, with what the model thought of them. Log-probabilities in nats."""
+
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    """Of each token."""
+    top: tuple[Mapping[int, float], ...]
+    """At each position, the likeliest tokens and theirs, the chosen one among them."""
+    text: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ModelInfo:
     id: str
     root: str | None

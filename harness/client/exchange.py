@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import requests
 
+from harness import clock
 from harness.client.answers import BadAnswer, RequestFailed, RequestTimedOut, ServerGone
 from harness.client.flight import Flight
 
@@ -19,6 +20,31 @@ MOST_BYTES = 256 << 20
 """No answer that a check asks for comes near it: log-probabilities take about 100 bytes a token."""
 SHOWN = 300
 """Characters of an error's body that a message repeats."""
+
+
+class _Busy:
+    """The seconds in which at least one of several overlapping things was going on. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open, self._since, self._seconds = 0, 0.0, 0.0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._open == 0:
+                self._since = clock.now()
+            self._open += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._open -= 1
+            if self._open == 0:
+                self._seconds += clock.now() - self._since
+
+    @property
+    def seconds(self) -> float:
+        with self._lock:
+            return self._seconds + (clock.now() - self._since if self._open else 0.0)
 
 
 class Http:
@@ -31,6 +57,12 @@ class Http:
         self._lock = threading.Lock()
         self._flights: set[Flight] = set()
         self._aborted = False
+        self._asked = _Busy()
+
+    @property
+    def asking(self) -> float:
+        """Seconds in which at least one numbered call was under way."""
+        return self._asked.seconds
 
     def abort(self) -> None:
         with self._lock:
@@ -47,7 +79,7 @@ class Http:
                 raise ServerGone(call.name, "was not sent: the server has ended", request=call.number)
             self._flights.add(flight)
         try:
-            with flight.session() as session:
+            with self._asked if call.number else nullcontext(), flight.session() as session:
                 timeout = (self._connect, flight.deadline.left)
                 yield session.request(
                     call.method,

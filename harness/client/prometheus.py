@@ -37,6 +37,11 @@ def total(metrics: Metrics, name: str, **labels: str) -> float | None:
     return sum(values) if values else None
 
 
+def label(metrics: Metrics, name: str, word: str) -> str | None:
+    """Value of a label, of the first sample of a metric that has it."""
+    return next((s.labels[word] for s in metrics.get(name, ()) if word in s.labels), None)
+
+
 def _has(sample: Sample, labels: Iterable[tuple[str, str]]) -> bool:
     return all(sample.labels.get(name) == value for name, value in labels)
 

@@ -6,16 +6,18 @@ Every request that the model answers has a number, counted from 1 after ready, s
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from harness import clock
 from harness.client import prometheus
-from harness.client.answers import Completion, ModelInfo
+from harness.client.answers import BadAnswer, Completion, Generated, ModelInfo
 from harness.client.exchange import Call, Http
 from harness.client.prometheus import Metrics
 
 Prompt = str | Sequence[int]
+T = TypeVar("T")
 
 
 class ServerClient:
@@ -27,6 +29,11 @@ class ServerClient:
         """Number of the last request that the model was asked."""
         self._http = Http(url, seconds=request_seconds)
         self._lock = threading.Lock()
+
+    @property
+    def asking(self) -> float:
+        """Seconds so far in which at least one request to the model was under way."""
+        return self._http.asking
 
     def abort(self) -> None:
         """Cut every request that is under way and refuse new ones: the server has ended, or we are interrupted."""
@@ -78,6 +85,53 @@ class ServerClient:
             choice=choice,
             usage=usage,
         )
+
+    def generate(self, prompt: Prompt, *, max_tokens: int, salt: str = "", top: int = 5, **extra: Any) -> Generated:
+        """Greedy completion by token, with the log-probabilities of the `top` likeliest at each position.
+
+        Requests of different `salt` share nothing in the prefix cache (`cache_salt`, vLLM 0.27.1 to 0.32.0).
+
+        Raises:
+            ServerGone, RequestTimedOut, BadAnswer: see harness.answers; also an answer without numbers for its tokens.
+        """
+        begun = clock.now()
+        asked = {"logprobs": top, "return_tokens_as_token_ids": True, **({"cache_salt": salt} if salt else {}), **extra}
+        call = self._completions(prompt, max_tokens, asked)
+        choice = call.first_choice(call.json())
+        given = choice.get("logprobs")
+        if not isinstance(given, dict):
+            raise call.bad("has no logprobs")
+        try:
+            tokens = tuple(map(_token_id, given["tokens"]))
+            logprobs = tuple(map(float, given["token_logprobs"]))
+            likeliest = tuple({_token_id(t): float(v) for t, v in row.items()} for row in given["top_logprobs"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise call.bad(f"has logprobs of another shape ({error!r})") from error
+        if not len(tokens) == len(logprobs) == len(likeliest):
+            raise call.bad("has not one log-probability for each token")
+        text, seconds = choice.get("text") or "", clock.now() - begun
+        return Generated(tokens=tokens, logprobs=logprobs, top=likeliest, text=text, seconds=seconds)
+
+    def together(self, calls: Sequence[Callable[[], T]]) -> list[T]:
+        """All calls at once, each in a thread of its own; their results in order, or the error of the first to fail.
+
+        One that fails does not end the others: each has its own budget.
+        """
+        with ThreadPoolExecutor(max_workers=max(1, len(calls))) as pool:
+            return [future.result() for future in [pool.submit(call) for call in calls]]
+
+    def health(self, path: str) -> int:
+        """HTTP status of the server's own word on its health.
+
+        Raises:
+            ServerGone, RequestTimedOut: see harness.answers.
+        """
+        call = Call(self._http, "GET", path)
+        try:
+            call.text()
+        except BadAnswer as answer:
+            return answer.status
+        return call.status
 
     def prompt_logprobs(self, tokens: Sequence[int]) -> list[float | None]:
         """Natural-log probability that the model gives to each token after those before it.
@@ -144,3 +198,7 @@ def _logprob(entry: Any, token: int) -> float | None:
     found = entry.get(str(token)) if isinstance(entry, dict) else None
     value = found.get("logprob") if isinstance(found, dict) else None
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _token_id(word: str) -> int:
+    return int(word.removeprefix("token_id:"))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from harness.client.prometheus import Metrics
 from harness.timeline import PhaseName
 
 
@@ -72,6 +73,36 @@ class SubjectRule:
         return self.pattern.search(text) is not None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CounterNames:
+    """What a server calls the counters in its /metrics, as printed there."""
+
+    answered: str
+    """Requests that the model has answered, whatever ended them."""
+    prompt_tokens: str
+    generated_tokens: str
+    prefix_queries: str
+    """Tokens that were looked up in the prefix cache."""
+    prefix_hits: str
+    """Tokens among them that were found."""
+    drafts: str
+    """Steps in which speculation proposed tokens for one request."""
+    draft_tokens: str
+    accepted_tokens: str
+    accepted_per_position: str
+    """Accepted tokens by the label `position`, counted from 0."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reference:
+    """Words for a second launch, and what they change in the first: `no speculation`."""
+
+    serve: Mapping[str, Any]
+    """Flags merged over the scenario's; None removes one."""
+    removes: str
+    """The word of `subject` that is off in it; empty where none is."""
+
+
 class Runtime(Protocol):
     """One kind of server: how it is started, asked whether it is up, and read."""
 
@@ -103,6 +134,18 @@ class Runtime(Protocol):
     def choices(self) -> tuple[ChoiceRule, ...]: ...
     @property
     def subjects(self) -> Mapping[str, SubjectRule]: ...
+    @property
+    def counters(self) -> CounterNames: ...
+    @property
+    def references(self) -> Mapping[str, Reference]:
+        """Second launches by the words that a check may name under `against`."""
+
+    def block_tokens(self, *, choices: Mapping[str, str], metrics: Metrics, serve: Mapping[str, Any]) -> int | None:
+        """Tokens of one block of the prefix cache; None: the server does not say.
+
+        `choices` is what it logged, `metrics` what it prints, `serve` the flags that it was given.
+        """
+
     @property
     def literals(self) -> tuple[bytes, ...]:
         """A line without any of these matches no row above. Few: a log pump looks for each one in every byte."""

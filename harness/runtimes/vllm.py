@@ -12,13 +12,16 @@ serve:                                        vllm serve MODEL --revision R
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.client import prometheus
+from harness.client.prometheus import Metrics
 from harness.runtimes import vllm_facts, vllm_marks
-from harness.runtimes.base import ChoiceRule, MarkRule, SubjectRule, WatchRule
+from harness.runtimes.base import ChoiceRule, CounterNames, MarkRule, Reference, SubjectRule, WatchRule
 
 DROPPED: Mapping[str, str] = {
     "PYTHONDONTWRITEBYTECODE": "without byte code every start takes 44 s instead of 20 s (0.27.1 to 0.32.0)",
@@ -80,6 +83,21 @@ class Vllm:
     @property
     def subjects(self) -> Mapping[str, SubjectRule]:
         return vllm_facts.SUBJECTS
+
+    @property
+    def counters(self) -> CounterNames:
+        return vllm_facts.COUNTERS
+
+    @property
+    def references(self) -> Mapping[str, Reference]:
+        return vllm_facts.REFERENCES
+
+    def block_tokens(self, *, choices: Mapping[str, str], metrics: Metrics, serve: Mapping[str, Any]) -> int | None:
+        """The block of one rank, times the ranks that share a context: they hold every n-th token of it each."""
+        said = choices.get("attention_block_tokens") or prometheus.label(metrics, *vllm_facts.BLOCK)
+        if said is None or not said.isdecimal():
+            return None
+        return math.prod((int(said), *(int(serve.get(flag, 1)) for flag in vllm_facts.CONTEXT_FLAGS)))
 
     @property
     def literals(self) -> tuple[bytes, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from harness.runtimes.base import ChoiceRule, SubjectRule, WatchRule
+from harness.runtimes.base import ChoiceRule, CounterNames, Reference, SubjectRule, WatchRule
 from harness.runtimes.vllm_marks import ALL, CPU_ALL, GPU_ALL
 
 WATCH: tuple[WatchRule, ...] = (
@@ -144,4 +144,26 @@ SUBJECTS: Mapping[str, SubjectRule] = {
         shown_by="config",
         seen=GPU_ALL,
     ),
+}
+
+COUNTERS = CounterNames(  # 0.27.1 to 0.32.0
+    answered="vllm:request_success_total",
+    prompt_tokens="vllm:prompt_tokens_total",
+    generated_tokens="vllm:generation_tokens_total",
+    prefix_queries="vllm:prefix_cache_queries_total",
+    prefix_hits="vllm:prefix_cache_hits_total",
+    drafts="vllm:spec_decode_num_drafts_total",
+    draft_tokens="vllm:spec_decode_num_draft_tokens_total",
+    accepted_tokens="vllm:spec_decode_num_accepted_tokens_total",
+    accepted_per_position="vllm:spec_decode_num_accepted_tokens_per_pos_total",
+)
+BLOCK = ("vllm:cache_config_info", "block_size")
+"""Metric and label that hold the tokens of one block on one rank (0.27.1 to 0.32.0)."""
+CONTEXT_FLAGS = ("decode-context-parallel-size", "prefill-context-parallel-size")
+"""Flags whose ranks share one context: a cache block of all of them is so many times longer."""
+
+REFERENCES: Mapping[str, Reference] = {
+    "no speculation": Reference(serve={"speculative-config": None}, removes="spec_decode"),
+    "no prefix cache": Reference(serve={"enable-prefix-caching": False}, removes="prefix_cache"),
+    "eager": Reference(serve={"enforce-eager": True}, removes="cuda_graphs"),
 }

@@ -1,0 +1,51 @@
+"""The second launch of a scenario, whose answers the first one's are held against.
+
+same_output:
+  against: no speculation                          words that the runtime knows
+  against: {serve: {enforce-eager: true}}          overrides, as in a variant
+  against: {build: "release:0.31.0"}               another build of the server
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic_core import PydanticCustomError
+
+from harness.checks.base import kebab
+
+
+class Overrides(BaseModel):
+    """What is different in the second launch: flags and variables (null removes one), or the build."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, alias_generator=kebab, use_attribute_docstrings=True
+    )
+
+    serve: dict[str, Any] = {}
+    """Flags, merged over those of the scenario; null removes one."""
+    env: dict[str, str | None] = {}
+    """Variables, merged over those of the scenario; null removes one."""
+    build: Annotated[str, Field(min_length=1)] | None = None
+    """Another build: `release:0.31.0`."""
+
+    @model_validator(mode="after")
+    def _different(self) -> Overrides:
+        if not (self.serve or self.env or self.build):
+            raise PydanticCustomError(
+                "harness", "a launch against itself shows nothing: give `serve`, `env` or `build`"
+            )
+        return self
+
+
+def _how_given(value: Any) -> str:
+    return "<overrides>" if isinstance(value, (Mapping, Overrides)) else "<words>"
+
+
+Against = Annotated[
+    Annotated[Annotated[str, Field(min_length=1)], Tag("<words>")] | Annotated[Overrides, Tag("<overrides>")],
+    Discriminator(_how_given),
+]
+"""Words that the runtime knows (`no speculation`), or overrides."""
