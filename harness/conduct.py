@@ -7,14 +7,15 @@ checks, and ends with a `Finding`: nothing wrong, or the signature of the first 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import clock, triage
-from harness.checks import CHECKS, CORPORA
-from harness.checks.base import CheckContext, CheckResult, Unfinished
+from harness import clock, kernels, launches, triage
+from harness.checks import CORPORA
+from harness.checks.base import AfterStop, CheckContext, CheckResult, Unfinished
 from harness.client.answers import BadAnswer, RequestFailed, RequestTimedOut
 from harness.events import Event, OnEvent
 from harness.launch import Launch
@@ -46,29 +47,39 @@ class Finding:
     quiet_seconds: float | None = None
 
 
+Work = Callable[[CheckContext], "CheckResult | Unfinished | AfterStop"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Assignment:
+    """What one server is launched for."""
+
+    scenario: Scenario
+    launch: Launch
+    runtime: Runtime
+    work: Mapping[str, Work]
+    """What it is asked, by the name of the check, in order."""
+    node_class: str
+    name: str = ""
+    """Of this launch, where the scenario has several: `cold`."""
+    cold: float | None = None
+    """Seconds to ready of the cold start before it."""
+
+
 class Conduct:
-    def __init__(
-        self,
-        scenario: Scenario,
-        launch: Launch,
-        *,
-        runtime: Runtime,
-        node_class: str,
-        folder: Path,
-        masker: Masker,
-        on_event: OnEvent,
-    ) -> None:
-        self._scenario, self._launch, self._runtime, self._masker = scenario, launch, runtime, masker
-        self._node_class, self._folder, self._on_event = node_class, folder, on_event
+    def __init__(self, assigned: Assignment, *, folder: Path, masker: Masker, on_event: OnEvent) -> None:
+        self._assigned, self._scenario, self._runtime = assigned, assigned.scenario, assigned.runtime
+        self._folder, self._masker, self._on_event = folder, masker, on_event
         self._lock = threading.Lock()
-        self._builder = Builder(runtime.marks)
+        self._builder = Builder(self._runtime.marks)
         self._watched: list[str] = []
         self._ready: float | None = None
         self._phase = ""
         self.choices: dict[str, str] = {}
-        self.subject = dict.fromkeys(scenario.subject, False)
+        self.subject = dict.fromkeys(self._scenario.subject, False)
         self.checks: tuple[CheckResult, ...] = ()
         self.unfinished: dict[str, Unfinished] = {}
+        self.after: dict[str, AfterStop] = {}
 
     def facts(self) -> dict[str, Any]:
         """What is known so far, as fields of the run record."""
@@ -162,52 +173,59 @@ class Conduct:
     def _check_all(self, server: Server) -> Finding:
         from harness.client.server_client import ServerClient  # noqa: PLC0415 - as in server/probe.py
 
-        client = ServerClient(
-            self._launch.url, self._launch.served_model_name, request_seconds=self._scenario.budgets.request
-        )
+        launch = self._assigned.launch
+        client = ServerClient(launch.url, launch.served_model_name, request_seconds=self._scenario.budgets.request)
         server.on_exit(client.abort)
+        compiled = kernels.Watch(launch.caches)
         finding: Finding | None = None
-        for name in self._scenario.checks:
+        for name in self._assigned.work:
             if finding:
                 self._add(CheckResult(name=name, outcome="not_tested", message=f"not run: {finding.reason}"))
                 continue
-            result, finding = self._check(name, server, client)
-            if isinstance(result, Unfinished):
-                self.unfinished[name] = result
-            else:
-                self._add(result)
+            result, finding = self._check(name, server, client, compiled)
+            match result:
+                case Unfinished():
+                    self.unfinished[name] = result
+                case AfterStop():
+                    self.after[name] = result
+                case CheckResult():
+                    self._add(result)
         return finding or self._still_alive(server)
 
     def _add(self, result: CheckResult) -> None:
-        self.checks = (*self.checks, result)
+        self.checks = (*self.checks, replace(result, launch=self._assigned.name))
         for word in result.shows:
             if word in self.subject:
                 self.subject[word] = True
         outcome = {"pass": True, "fail": False, "not_tested": None}[result.outcome]
-        self._on_event(Event(kind="check", text=f"{result.name}: {result.message}", ok=outcome))
+        name = launches.case(result.name, self._assigned.name)
+        self._on_event(Event(kind="check", text=f"{name}: {result.message}", ok=outcome))
 
     def _check(
-        self, name: str, server: Server, client: ServerClient
-    ) -> tuple[CheckResult | Unfinished, Finding | None]:
+        self, name: str, server: Server, client: ServerClient, compiled: kernels.Watch
+    ) -> tuple[CheckResult | Unfinished | AfterStop, Finding | None]:
         self._on_event(Event(kind="phase", text=f"check {name}", t=_age(server)))
         begun, asked = clock.now(), client.asking
         context = CheckContext(
             client=client,
             params=self._scenario.checks[name],
-            node_class=self._node_class,
+            node_class=self._assigned.node_class,
             lines=self._lines,
             corpora=CORPORA,
             names=self._runtime.counters,
             block_tokens=lambda: self._block_tokens(client),
             log=self._folder / "server.log",
+            ready=self._ready or 0.0,
+            cold=self._assigned.cold,
+            compiled=compiled.names,
         )
         finding: Finding | None = None
         try:
-            result = CHECKS[name].run(context)
+            result: CheckResult | Unfinished | AfterStop = self._assigned.work[name](context)
         except RequestFailed as error:
             finding = self._broken(name, error, server, client)
             result = CheckResult(name=name, outcome="fail", message=finding.reason, request=error.request)
-        if isinstance(result, Unfinished):
+        if not isinstance(result, CheckResult):
             return result, None
         if finding is None and result.outcome == "fail":
             finding = self._failed(result)

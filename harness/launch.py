@@ -35,6 +35,8 @@ class Launch:
     port: int
     served_model_name: str
     """Unique to this launch, so that an answer from somebody else's server is noticed."""
+    caches: Path
+    """Folder of what the server compiles."""
     secrets: tuple[str, ...] = ()
     """Values that become *** in every written byte."""
 
@@ -90,6 +92,7 @@ def plan(
         host="127.0.0.1",
         port=port,
         served_model_name=name,
+        caches=caches,
         secrets=secrets(scenario, env, from_values),
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -58,8 +58,29 @@ class KnownFailure:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Launched:
+    """One server of a run, from its spawn to the proof that nothing of it is left. Fields as in `Run`."""
+
+    launch: str
+    log: str
+    other_build: str | None
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    timeline: Timeline
+    lifetime: float | None
+    choices: Mapping[str, str]
+    exit: str | None
+    teardown: Teardown | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """One launch of one scenario on one build: what was asked, what happened, and the verdict."""
+    """One scenario on one build: what was asked, what happened, and the verdict.
+
+    Most scenarios launch one server. Where there are several (a cold and a warm start, one without speculation to
+    compare with), these fields are those of the one that the verdict speaks of: the first that failed, else the last of
+    the scenario's own; the others stand under `others`.
+    """
 
     id: str
     """Name of the run's folder."""
@@ -89,6 +110,14 @@ class Run:
     fix: str = ""
     """What to do, where that can be said."""
     blame: Blame | None = None
+    launch: str = ""
+    """Which server these fields are of, where there are several: `cold`, `warm`, `no speculation`."""
+    log: str = "server.log"
+    """Its log, in the run's folder."""
+    other_build: str | None = None
+    """Its build and version, where it is not the run's own."""
+    others: tuple[Launched, ...] = ()
+    """The other servers, in their order."""
     version: str | None = None
     packages: Mapping[str, str] = field(default_factory=dict)
     revisions: Mapping[str, str] = field(default_factory=dict)
@@ -129,7 +158,18 @@ class Run:
         """`NAME` or `NAME[VARIANT]`: stable over nights, nodes and builds."""
         return f"{self.scenario}[{self.variant}]" if self.variant else self.scenario
 
+    @property
+    def launched(self) -> Launched:
+        """The server that this record speaks of."""
+        return Launched(**{name: getattr(self, name) for name in OF_A_LAUNCH})
 
+    @property
+    def launches(self) -> tuple[Launched, ...]:
+        """All servers, this one last."""
+        return (*self.others, self.launched)
+
+
+OF_A_LAUNCH = tuple(field.name for field in fields(Launched))
 _ADAPTER: TypeAdapter[Run] = TypeAdapter(Run)
 
 

@@ -9,7 +9,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,13 @@ from harness.errors import HarnessError, NodeError
 from harness.events import Event, OnEvent
 from harness.known import Step
 from harness.masking import Masker
-from harness.record import Run, Verdict, save
+from harness.record import OF_A_LAUNCH, Run, Verdict, save
 from harness.scenario import Scenario
+
+_PLAIN = {
+    each.name: each.default if each.default_factory is MISSING else each.default_factory() for each in fields(Run)
+}
+"""What the record says of a server before it is started."""
 
 
 class Recorder:
@@ -69,6 +74,18 @@ class Recorder:
         with self._lock, _writable(self.folder):
             self.run = replace(self.run, **changes)
             save(self.run, self.folder, self.masker)
+
+    def begin(self, launch: str, *, log: str, other_build: str | None = None) -> None:
+        """Another server: from now on the record speaks of it, and the one before stands under `others`."""
+        fresh = {name: _PLAIN[name] for name in OF_A_LAUNCH}
+        others = (*self.run.others, self.run.launched) if self.run.argv else self.run.others
+        self.update(others=others, **{**fresh, "launch": launch, "log": log, "other_build": other_build})
+
+    def speak_of(self, launch: str) -> None:
+        """Let the record speak of one of the servers before."""
+        chosen = next(each for each in self.run.others if each.launch == launch)
+        others = tuple(each for each in self.run.launches if each is not chosen)
+        self.update(others=others, **{name: getattr(chosen, name) for name in OF_A_LAUNCH})
 
     def finish(self, **changes: Any) -> None:
         """Write the record and every report of it."""

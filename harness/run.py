@@ -19,7 +19,7 @@ from pathlib import Path
 from harness import clock, environment, known, launch, masking, node, verdict, wanted, weights
 from harness.build import Build
 from harness.checks import CHECKS, CORPORA
-from harness.conduct import Conduct, Finding
+from harness.conduct import Assignment, Conduct, Finding
 from harness.environment import Environment
 from harness.errors import HarnessError, Interrupted, ScenarioError, UnmetError
 from harness.events import Event, OnEvent, ignore
@@ -248,10 +248,13 @@ def _serve(
         on_event(event)
 
     conduct = Conduct(
-        scenario,
-        planned,
-        runtime=RUNTIMES[scenario.runtime],
-        node_class=recorder.run.node_class,
+        Assignment(
+            scenario=scenario,
+            launch=planned,
+            runtime=RUNTIMES[scenario.runtime],
+            work={name: CHECKS[name].run for name in scenario.checks},
+            node_class=recorder.run.node_class,
+        ),
         folder=recorder.folder,
         masker=recorder.masker,
         on_event=record_phase,

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 if TYPE_CHECKING:  # records and scenarios need these types, but no HTTP
     from harness.checks.against import Against
     from harness.client.server_client import ServerClient
+    from harness.record import Run
     from harness.runtimes.base import CounterNames
 
 
@@ -61,6 +62,8 @@ class CheckResult:
     detail: Mapping[str, Any] | None = None
     shows: tuple[str, ...] = ()
     """Words of the scenario's `subject` that these answers prove to be on."""
+    launch: str = ""
+    """The launch in which it was made, where there are several: `cold`."""
     asking: float = 0.0
     """Of `seconds`, those in which at least one request to the model was under way."""
 
@@ -83,6 +86,21 @@ class Unfinished:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Aftermath:
+    """What is known once the scenario's own servers have been stopped."""
+
+    run: Run
+    """The record so far: every launch with its phases, every result."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AfterStop:
+    """A check that is judged when the server is gone."""
+
+    finish: Callable[[Aftermath], CheckResult]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CheckContext:
     """All that a check may use. It talks HTTP through `client` and never knows which server answers."""
 
@@ -99,6 +117,12 @@ class CheckContext:
     """Tokens of one block of the prefix cache; asks the server. None: it does not say."""
     log: Path
     """The server's log, which grows meanwhile."""
+    ready: float
+    """Seconds that this server took to be ready."""
+    cold: float | None
+    """Seconds that the cold start before it took; None: there was none."""
+    compiled: Callable[[], Sequence[str]]
+    """Names of the kernels that came into the compile caches since ready."""
 
 
 class Check(Protocol):
@@ -121,7 +145,7 @@ class Check(Protocol):
             ScenarioError: a file is missing, unreadable, or made for something else.
         """
 
-    def run(self, context: CheckContext) -> CheckResult | Unfinished:
+    def run(self, context: CheckContext) -> CheckResult | Unfinished | AfterStop:
         """Ask the server and judge its answers.
 
         Raises:

@@ -15,14 +15,12 @@ from __future__ import annotations
 import difflib
 import os
 import shutil
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from harness import locks
-from harness.environment import Environment, cache_root, interpreter
+from harness.environment import Environment, interpreter, scratch
 from harness.errors import NodeError, ScenarioError
 from harness.known import edits as textual
 from harness.known.format import Edit
@@ -48,7 +46,8 @@ def edited(environment: Environment, edits: Sequence[Edit], *, folder: Path) -> 
     roots = _roots(environment)
     homes = {package: _home(package, roots) for package in dict.fromkeys(_package(edit) for edit in edits)}
     texts = _edited_texts(edits, homes)
-    with _place() as site:
+    with scratch.folder("overlays") as place:
+        site = place / "site-packages"  # so named that tracebacks are shortened as those of the original
         try:
             for package, home in homes.items():
                 _mirror(home / package, site / package, {f: t for f, (_, t) in texts.items() if _first(f) == package})
@@ -130,41 +129,6 @@ def _difference(texts: Mapping[str, tuple[str, str]]) -> str:
         for file, (before, after) in texts.items()
         for line in difflib.unified_diff(before.splitlines(True), after.splitlines(True), f"a/{file}", f"b/{file}")
     )
-
-
-@contextmanager
-def _place() -> Iterator[Path]:
-    """A folder of our own in the cache; those of harnesses that were killed are removed on the way."""
-    overlays = cache_root() / "overlays"
-    try:
-        overlays.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(error) from error
-    for stale in overlays.glob("*.lock"):
-        _sweep(stale)
-    lock = overlays / f"{uuid.uuid4().hex}.lock"
-    fd = locks.open_file(lock)
-    try:
-        while not locks.try_lock(fd):  # a sweep looks at it just now, and lets go at once
-            pass
-        yield lock.with_suffix("") / "site-packages"  # so named that tracebacks are shortened as those of the original
-    finally:
-        _remove(lock)
-        os.close(fd)
-
-
-def _sweep(lock: Path) -> None:
-    fd = locks.open_file(lock)
-    try:
-        if locks.try_lock(fd):
-            _remove(lock)
-    finally:
-        os.close(fd)
-
-
-def _remove(lock: Path) -> None:
-    shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
-    lock.unlink(missing_ok=True)
 
 
 def _unwritable(error: OSError) -> NodeError:
