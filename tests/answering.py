@@ -116,8 +116,8 @@ def context(client: ServerClient, params: Any, **changes: Any) -> CheckContext:
     """What a check is given, with nothing particular in it."""
     plain: dict[str, Any] = {
         "client": client, "params": params, "node_class": "cpu", "lines": lambda: (),
-        "corpora": CORPORA, "names": COUNTERS, "block_tokens": lambda: None, "log": Path("/nowhere/server.log"), "ready": 20.0,
-        "cold": None, "compiled": lambda: (),
+        "corpora": CORPORA, "names": COUNTERS, "block_tokens": lambda: None, "log": Path("/nowhere/server.log"),
+        "ready": 20.0, "cold": None, "compiled": lambda: (),
     }  # fmt: skip
     return CheckContext(**{**plain, **changes})
 
