@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from harness.checks.base import Check
+from harness.checks.chat import Chat
 from harness.checks.perplexity import Perplexity
 from harness.checks.warmup import Warmup
 
@@ -14,6 +15,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
     {
         "warmup": Warmup(),
         "perplexity": Perplexity(),
+        "chat": Chat(),
     }
 )
 
