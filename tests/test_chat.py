@@ -12,6 +12,7 @@ from chatting import ARGUMENTS, GOOD, JSON, PATH, detokenize, model
 from harness import scenario
 from harness.checks import CHECKS, chat_markup
 from harness.checks.chat_faults import FAULTS, ChatParams
+from harness.checks.chat_judgement import COUNTED
 from harness.checks.chat_questions import ECHO_QUESTION, SCHEMA_QUESTION, TOOL, TOOL_QUESTION
 from harness.client.answers import BadAnswer
 from harness.client.server_client import ServerClient
@@ -47,7 +48,7 @@ def test_healthy():
     )
     assert values(result) | {"slowest": 0} == {
         "answers": 6, "with_reasoning": 6, "with_tool_call": 2, "prompts_shown": 3, "streams_compared": 3,
-        "leaked": 0, "escaped": 0, "streams_different": 0, "broken_json": 0, "slowest": 0,
+        "leaked": 0, "escaped": 0, "cut": 0, "streams_different": 0, "broken_json": 0, "other_faults": 0, "slowest": 0,
     }  # fmt: skip
     bodies = server.bodies(PATH)
     assert sorted(bool(body.get("stream")) for body in bodies) == [False] * 3 + [True] * 3
@@ -84,18 +85,22 @@ def test_each_fault_is_the_sentence(kind):
     assert result.detail["faults"][0]["shown"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "limited"),
-    [
-        ("leaked_content", "leaked"),
-        ("escaped_answer", "escaped"),
-        ("stream", "streams_different"),
-        ("not_json", "broken_json"),
-    ],
-)
-def test_limits_of_none_are_broken(kind, limited):
+BROKEN = {
+    "leaked_content": ["with_tool_call", "leaked"],
+    "no_reasoning": ["with_reasoning"],
+    "no_tool_call": ["with_tool_call"],
+    "escaped_answer": ["escaped"],
+    "cut": ["cut", "broken_json"],
+    "stream": ["streams_different"],
+    "not_json": ["broken_json"],
+    "no_echo": ["other_faults"],
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_measurements_beyond_their_limits(kind):
     result, _ = checked(FAULTY[kind])
-    assert [(m.name, m.limit) for m in result.measurements if not m.ok] == [(limited, 0)]
+    assert [m.name for m in result.measurements if not m.ok] == BROKEN[kind]
 
 
 @pytest.mark.parametrize(
@@ -342,4 +347,6 @@ def test_bad_parameters_are_refused(params):
 
 def test_every_fault_has_its_case():
     assert set(FAULTY) == set(FAULTS)
+    counted = [kind for kinds in COUNTED.values() for kind in kinds]
+    assert sorted([*counted, "no_reasoning", "no_tool_call"]) == sorted(FAULTS)
     assert set(GOOD) == set(ALL)

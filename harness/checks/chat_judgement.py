@@ -10,6 +10,17 @@ from harness.checks.base import CheckResult, Measurement
 from harness.checks.chat_faults import FAULTS, SHOWN, Asked, ChatParams, Fault, compared
 
 NAME = "chat"
+ANSWERS = 2
+"""Of each question: plain and streamed."""
+COUNTED = {
+    "leaked": ("leaked_content", "leaked_reasoning", "leaked_arguments"),
+    "escaped": ("escaped_prompt", "escaped_answer"),
+    "cut": ("cut",),
+    "streams_different": ("stream",),
+    "broken_json": ("not_json", "other_json"),
+    "other_faults": ("lost_prompt", "other_tool", "no_echo", "finish"),
+}
+"""Measurements that may not be above zero: faults of these kinds."""
 
 
 def judge(params: ChatParams, asked: Sequence[Asked]) -> CheckResult:
@@ -38,7 +49,7 @@ def _unshown(asked: Sequence[Asked]) -> str | None:
 
 def _failed(kind: str, faults: Sequence[Fault], asked: Sequence[Asked]) -> str:
     where = {(fault.question, fault.how) for fault in faults if fault.kind == kind}
-    of = f"{len(asked)} prompts" if kind.endswith("_prompt") else f"{len(asked) * 2} answers"
+    of = f"{len(asked)} prompts" if kind.endswith("_prompt") else f"{len(asked) * ANSWERS} answers"
     return f"{FAULTS[kind]}: {len(where)} of {of}"
 
 
@@ -57,21 +68,23 @@ def _passed(params: ChatParams, asked: Sequence[Asked]) -> str:
 
 def _measurements(params: ChatParams, asked: Sequence[Asked], faults: Sequence[Fault]) -> tuple[Measurement, ...]:
     answers = [chat for each in asked for _, chat in each.answers]
-    limited = {
-        "leaked": ("leaked_content", "leaked_reasoning", "leaked_arguments"),
-        "escaped": ("escaped_prompt", "escaped_answer"),
-        "streams_different": ("stream",),
-        "broken_json": ("not_json", "other_json"),
-    }
+    reasoned = sum(bool(chat.reasoning.strip()) for chat in answers)
+    called = sum(bool(chat.tool_calls) for chat in answers)
+    judged = not params.dummy_weights
     return (
         Measurement(name="answers", value=len(answers), unit="answers"),
-        Measurement(name="with_reasoning", value=sum(bool(c.reasoning.strip()) for c in answers), unit="answers"),
-        Measurement(name="with_tool_call", value=sum(bool(c.tool_calls) for c in answers), unit="answers"),
+        _least("with_reasoning", reasoned, len(answers) if params.reasoning and judged else None),
+        _least("with_tool_call", called, ANSWERS if params.tools and judged else None),
         Measurement(name="prompts_shown", value=sum(bool(each.prompt) for each in asked), unit="prompts"),
         Measurement(name="streams_compared", value=sum(compared(params, each) for each in asked), unit="streams"),
-        *(_none(name, sum(fault.kind in kinds for fault in faults)) for name, kinds in limited.items()),
+        *(_none(name, sum(fault.kind in kinds for fault in faults)) for name, kinds in COUNTED.items()),
         Measurement(name="slowest", value=round(max(chat.seconds for chat in answers), 3), unit="s"),
     )
+
+
+def _least(name: str, count: int, limit: int | None) -> Measurement:
+    ok = limit is None or count >= limit
+    return Measurement(name=name, value=count, unit="answers", limit=limit, sense="min", ok=ok)
 
 
 def _none(name: str, count: int) -> Measurement:

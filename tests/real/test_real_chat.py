@@ -1,4 +1,4 @@
-"""The chat check on a real server: a model that knows its answers by heart, and a server that takes them apart wrongly."""
+"""The chat check on a real server: a model that knows its answers by heart, and parsers that do not fit it."""
 
 import pytest
 from plugins import plugin
