@@ -129,7 +129,7 @@ def test_the_cause_stands_before_what_follows_from_it():
     assert result.message == f"{FAULTS['leaked_content']}: 2 of 6 answers"
     kinds = [fault["fault"] for fault in result.detail["faults"]]
     assert kinds == [FAULTS["leaked_content"]] * 2 + [FAULTS["no_reasoning"]] * 2
-    assert "<think> (think: parsers deepseek_r1" in result.detail["faults"][0]["shown"]
+    assert "<think> </think> (think: parsers deepseek_r1" in result.detail["faults"][0]["shown"]
 
 
 def test_a_scenarios_own_markers():

@@ -129,7 +129,8 @@ def _leaked(params: ChatParams, question: Question, chat: Chat) -> Faults:
     )
     for kind, text in parts:
         if found := chat_markup.leaks(text, extra=params.markers, user=question.text):
-            yield kind, ", ".join(f"{marker} ({family})" for marker, family in found.items())
+            families = dict.fromkeys(found.values())
+            yield kind, "; ".join(f"{' '.join(m for m in found if found[m] == f)} ({f})" for f in families)
 
 
 def _escaped(question: Question, chat: Chat) -> Faults:
