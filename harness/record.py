@@ -38,6 +38,11 @@ class Teardown:
     left: tuple[str, ...] = ()
     """What may be the server's and was not removed, or GPU memory that did not come back."""
 
+    @property
+    def held(self) -> tuple[str, ...]:
+        """What keeps the next run from a clean node."""
+        return (*self.survivors, *(left for left in self.left if left.startswith("GPU")))
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownFailure:
