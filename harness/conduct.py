@@ -22,6 +22,7 @@ from harness.launch import Launch
 from harness.masking import Masker
 from harness.runtimes.base import Runtime
 from harness.scenario import Scenario
+from harness.server.footprint import Footprint
 from harness.server.living import Exited, Hung, Ready, Server
 from harness.server.logpump import Line
 from harness.signature import Signature
@@ -78,9 +79,17 @@ class Assignment:
 
 
 class Conduct:
-    def __init__(self, assigned: Assignment, *, folder: Path, masker: Masker, on_event: OnEvent) -> None:
+    def __init__(
+        self,
+        assigned: Assignment,
+        *,
+        folder: Path,
+        masker: Masker,
+        on_event: OnEvent,
+        footprint: Callable[[int], Footprint],
+    ) -> None:
         self._assigned, self._scenario, self._runtime = assigned, assigned.scenario, assigned.runtime
-        self._folder, self._masker, self._on_event = folder, masker, on_event
+        self._folder, self._masker, self._on_event, self._footprint = folder, masker, on_event, footprint
         self._lock = threading.Lock()
         self._builder = Builder(self._runtime.marks)
         self._watched: list[str] = []
@@ -90,6 +99,7 @@ class Conduct:
         self.subject = dict.fromkeys(self._scenario.subject, False)
         self.checks: tuple[CheckResult, ...] = ()
         self.halves: dict[str, Half] = {}
+        self.memory: dict[str, Footprint] = {}
 
     @property
     def timeline(self) -> Timeline:
@@ -126,7 +136,9 @@ class Conduct:
                     self._ready = at
                     self._builder.ready(at)
                 self._on_event(Event(kind="notice", text="health answers, and the listening socket is ours", t=at))
+        self.memory["ready"] = self._footprint(server.pid)
         finding = self._check_all(server)
+        self.memory["last"] = self._footprint(server.pid)
         with self._lock:
             self._builder.checks_done(_age(server), completed=finding.signature is None)
         return finding
@@ -220,6 +232,7 @@ class Conduct:
             names=self._runtime.counters,
             block_tokens=lambda: self._block_tokens(client),
             log=self._folder / "server.log",
+            health_path=self._runtime.health_path,
             ready=self._ready or 0.0,
             cold=self._assigned.cold,
             compiled=compiled.names,

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from harness.checks.base import CheckResult
 from harness.errors import Blame, UsageError
 from harness.masking import Masker
+from harness.server.footprint import Footprint
 from harness.signature import Signature
 from harness.timeline import Timeline
 
@@ -76,6 +77,7 @@ class Launched:
     choices: Mapping[str, str]
     exit: str | None
     teardown: Teardown | None
+    memory: Mapping[str, Footprint]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,6 +157,8 @@ class Run:
     quiet_seconds: float | None = None
     """After a hang: seconds without output and CPU use."""
     teardown: Teardown | None = None
+    memory: Mapping[str, Footprint] = field(default_factory=dict)
+    """What the server held: `before` the spawn, at `ready`, at `last` (before the stop), `after` the stop."""
     artifacts: tuple[str, ...] = ()
     """Files beside run.json."""
 

@@ -61,7 +61,7 @@ def carry_out(serving: Serving, own: Own, seconds: Sequence[Second]) -> tuple[Fi
             last = _second(serving, second, halves, folder=f"against-{number}")
     finding = last.finding
     if first.good:
-        finding = _judge_after(serving, first.halves, finding)
+        finding = _judge_after(serving, first.halves, finding, own=spoken)
     if not last.teardown.held and (finding.signature is None or finding.judged):
         serving.recorder.speak_of(spoken)
     _not_run(serving, first.halves, finding)
@@ -148,9 +148,10 @@ def _finished(half: Half, context: CheckContext) -> CheckResult:
 # --- when they are gone
 
 
-def _judge_after(serving: Serving, halves: Mapping[str, Half], finding: Finding) -> Finding:
+def _judge_after(serving: Serving, halves: Mapping[str, Half], finding: Finding, *, own: str) -> Finding:
     """All of these are judged, as that costs nothing; the first that fails is the finding, if there is none yet."""
-    aftermath = Aftermath(run=serving.recorder.run)
+    run = serving.recorder.run
+    aftermath = Aftermath(run=run, own=next(each for each in run.launches if each.launch == own))
     for half in halves.values():
         if isinstance(half.rest, AfterStop):
             result = half.rest.finish(aftermath)

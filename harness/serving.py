@@ -21,6 +21,8 @@ from harness.record import Teardown
 from harness.recorder import Recorder
 from harness.runtimes import RUNTIMES
 from harness.scenario import Scenario
+from harness.server import footprint
+from harness.server.footprint import Footprint
 from harness.server.living import Server
 
 GPU_RETURN_SECONDS = 30.0
@@ -81,11 +83,12 @@ class Serving:
         log = Path(job.folder, "server.log").as_posix()
         self.recorder.begin(job.name, log=log, other_build=job.other_build)
         conduct, server = self._prepared(job)
-        before = node.gpu_used_mib(self._lease.gpus)
+        before = self._footprint(None)
         with server:
             finding, teardown = self._conducted(conduct, server, job.name)
-        teardown = self._with_gpus(teardown, before)
-        self.recorder.update(timeline=conduct.timeline, teardown=teardown, exit=finding.exit)
+        teardown = self._with_gpus(teardown, before.gpus)
+        memory = {"before": before, **conduct.memory, "after": self._footprint(None)}
+        self.recorder.update(timeline=conduct.timeline, teardown=teardown, exit=finding.exit, memory=memory)
         return Served(finding=finding, teardown=teardown, ready=conduct.timeline.ready, halves=conduct.halves)
 
     def _prepared(self, job: Job) -> tuple[Conduct, Server]:
@@ -118,6 +121,7 @@ class Serving:
             folder=folder,
             masker=recorder.masker,
             on_event=lambda event: self._record_phase(event, conduct),
+            footprint=self._footprint,
         )
         server = Server(
             planned,
@@ -131,6 +135,9 @@ class Serving:
             on_line=conduct.on_line,
         )
         return conduct, server
+
+    def _footprint(self, root: int | None) -> Footprint:
+        return footprint.take(root, node.gpu_used_mib(self._lease.gpus))
 
     def _record_phase(self, event: Event, conduct: Conduct) -> None:
         if event.kind == "phase":

@@ -7,6 +7,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from harness.checks.base import Check
+from harness.checks.load import Load
+from harness.checks.log_hygiene import LogHygiene
+from harness.checks.memory import Memory
 from harness.checks.perplexity import Perplexity
 from harness.checks.warmup import Warmup
 
@@ -14,6 +17,9 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
     {
         "warmup": Warmup(),
         "perplexity": Perplexity(),
+        "load": Load(),
+        "log_hygiene": LogHygiene(),
+        "memory": Memory(),
     }
 )
 
