@@ -147,6 +147,8 @@ class Run:
     signature: Signature | None = None
     known: KnownFailure | None = None
     """The known failure that the signature is."""
+    accepted: bool = False
+    """Somebody said that its start-up times are the new normal (`harness baseline accept`)."""
     expected: bool = False
     """That failure is due here, and the run was asked to treat it so (`--known expected`): FAIL, but nothing new."""
     under: tuple[str, ...] = ()

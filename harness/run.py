@@ -16,12 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness import environment, known, launch, launches, masking, node, sequence, verdict, wanted, weights
+from harness.baseline.history import History
 from harness.build import Build, parse
 from harness.checks import CHECKS, CORPORA
 from harness.checks.against import Overrides
 from harness.conduct import Finding
 from harness.environment import Environment
-from harness.errors import HarnessError, Interrupted, ScenarioError, UnmetError
+from harness.errors import HarnessError, Interrupted, NodeError, ScenarioError, UnmetError
 from harness.events import Event, OnEvent, ignore
 from harness.node import Lease, Node
 from harness.record import Run, Teardown
@@ -94,9 +95,18 @@ def execute(
         recorder.fail(HarnessError(f"unexpected {type(error).__name__}: {error}", fix="report it"), verdict="ERROR")
         raise
     run = recorder.run
+    _remember(run, on_event)
     noted = f" (known: {run.known.words})" if run.known else ""
     on_event(Event(kind="verdict", text=f"{run.verdict} {run.title}: {run.reason}{noted}", ok=run.verdict == "PASS"))
     return run
+
+
+def _remember(run: Run, on_event: OnEvent) -> None:
+    """Its start-up times into the history. Where that cannot be written the run is as good, but somebody must know."""
+    try:
+        History().feed(run)
+    except NodeError as error:
+        on_event(Event(kind="notice", text=f"not in the history: {error.what}; {error.fix}"))
 
 
 def command(scenario: Scenario, build: Build, sets: tuple[str, ...], handling: Handling = AS_THEY_ARE) -> str:

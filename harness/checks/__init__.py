@@ -11,6 +11,7 @@ from harness.checks.load import Load
 from harness.checks.log_hygiene import LogHygiene
 from harness.checks.memory import Memory
 from harness.checks.perplexity import Perplexity
+from harness.checks.startup_time import StartupTime
 from harness.checks.warmup import Warmup
 
 CHECKS: Mapping[str, Check] = MappingProxyType(
@@ -20,6 +21,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "load": Load(),
         "log_hygiene": LogHygiene(),
         "memory": Memory(),
+        "startup_time": StartupTime(),
     }
 )
 
