@@ -7,13 +7,21 @@ from pathlib import Path
 from types import MappingProxyType
 
 from harness.checks.base import Check
+from harness.checks.determinism import Determinism
 from harness.checks.perplexity import Perplexity
+from harness.checks.prefix_cache import PrefixCache
+from harness.checks.same_output import SameOutput
+from harness.checks.spec_decode import SpecDecode
 from harness.checks.warmup import Warmup
 
 CHECKS: Mapping[str, Check] = MappingProxyType(
     {
         "warmup": Warmup(),
         "perplexity": Perplexity(),
+        "prefix_cache": PrefixCache(),
+        "spec_decode": SpecDecode(),
+        "determinism": Determinism(),
+        "same_output": SameOutput(),
     }
 )
 
