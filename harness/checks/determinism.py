@@ -1,8 +1,8 @@
 """Does one prompt have one answer? Greedy twice alone, then once more inside a batch of other prompts.
 
-Each request has a `cache_salt` of its own, so that the prefix cache plays no part. Alone, both requests are the same work,
-so nothing may differ in the answers; in a batch kernels of other shapes round in another way, and near ties may change
-places. At temperature 0.
+Each request has a `cache_salt` of its own, so that the prefix cache plays no part. Alone, both requests are the same
+work, and nothing may differ in the answers; in a batch kernels of other shapes round in another way, and near ties may
+change places. At temperature 0.
 """
 
 from __future__ import annotations

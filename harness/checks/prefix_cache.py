@@ -9,12 +9,13 @@ The cache keeps whole blocks, and the last token of a prompt is always computed;
     shared       ........ ........ tail A     asked to fill the cache, then
                  ........ ........ tail B     two blocks
 
-All are asked cold at once, each with a salt of its own (tail B too), then all again with the same salts (tail B with that
-of tail A). At temperature 0.
+All are asked cold at once, each with a salt of its own (tail B too), then all again with the same salts (tail B with
+that of tail A). Each has another text: a block of the wrong prompt then shows. At temperature 0.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +33,7 @@ from harness.client.answers import Generated
 from harness.errors import ScenarioError
 
 NAME = "prefix_cache"
+NAMES = ("block - 1", "block", "block + 1", "2 blocks", "shared prefix")
 TAIL = 16
 """Tokens after a shared prefix."""
 
@@ -61,7 +63,7 @@ class Case:
 class Plan:
     cases: tuple[Case, ...]
     too_long: tuple[str, ...]
-    """Names of those that do not fit."""
+    """Those of `NAMES` that do not fit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,10 +106,12 @@ def plan(text: Text, *, block: int, tokens: int, longest: int | None) -> Plan:
     Raises:
         ScenarioError: none fits that could reuse a block.
     """
-    alone = {"block - 1": block - 1, "block": block, "block + 1": block + 1, "2 blocks": 2 * block}
-    cases = [_repeated(name, text.prompt(length), block) for name, length in alone.items() if length]
-    wanted = (*cases, _shared(text, block))
-    fitting = tuple(case for case in wanted if longest is None or len(case.prompt) + tokens <= longest)
+    room = math.inf if longest is None else longest - tokens
+    lengths = (block - 1, block, block + 1, 2 * block)
+    repeated = [_repeated(text, *case, block) for case in zip(NAMES, lengths, strict=False) if case[1]]
+    # Two blocks: with a drafter that looks ahead (EAGLE) the last block that matches is computed again.
+    wanted = (*repeated, _shared(text, block, blocks=2 if 2 * block + TAIL <= room else 1))
+    fitting = tuple(case for case in wanted if len(case.prompt) <= room)
     if not any(case.reusable for case in fitting):
         raise ScenarioError(
             f"no prompt fits that could reuse a cache block: a block has {block} tokens, an answer {tokens}, "
@@ -117,17 +121,21 @@ def plan(text: Text, *, block: int, tokens: int, longest: int | None) -> Plan:
     return Plan(cases=fitting, too_long=tuple(case.name for case in wanted if case not in fitting))
 
 
-def _repeated(name: str, prompt: Tokens, block: int) -> Case:
-    return Case(name=name, prompt=prompt, reusable=(len(prompt) - 1) // block * block)
+def _repeated(text: Text, name: str, length: int, block: int) -> Case:
+    reusable = (length - 1) // block * block
+    return Case(name=name, prompt=text.prompt(length, start=_start(text, name)), reusable=reusable)
 
 
-def _shared(text: Text, block: int) -> Case:
-    """Two blocks: with a drafter that looks ahead (EAGLE) the last block that matches is computed again."""
-    filler = text.prompt(2 * block + TAIL)
-    shared, tail = filler[: 2 * block], filler[2 * block :]
-    start = next(at for at, token in enumerate(text.tokens) if token != tail[0])
-    other = (*shared, *text.piece(TAIL, start=start))
-    return Case(name="shared prefix", prompt=other, filler=filler, reusable=2 * block)
+def _shared(text: Text, block: int, *, blocks: int) -> Case:
+    size, name = block * blocks, "shared prefix"
+    filler = text.prompt(size + TAIL, start=_start(text, name))
+    start = next(at for at, token in enumerate(text.tokens) if token != filler[size])
+    return Case(name=name, prompt=(*filler[:size], *text.piece(TAIL, start=start)), filler=filler, reusable=size)
+
+
+def _start(text: Text, name: str) -> int:
+    """A place in the text for each case."""
+    return len(text.tokens) * NAMES.index(name) // len(NAMES)
 
 
 def _ask(context: CheckContext, params: PrefixCacheParams, cases: Sequence[Case]) -> Asked:
@@ -150,7 +158,7 @@ def judge(params: PrefixCacheParams, made: Plan, asked: Asked, *, block: int) ->
     reusable = sum(case.reusable for case in made.cases)
     found = f"{asked.hits:g} of {reusable} tokens in whole blocks came from the prefix cache"
     if asked.hits <= 0:
-        fault: str | None = f"no token came from the prefix cache: {found}"
+        fault: str | None = f"no token came from the prefix cache, of {reusable} in whole blocks"
     elif asked.cold_hits > 0:
         fault = f"prompts that share no `cache_salt` shared {asked.cold_hits:g} tokens in the prefix cache"
     else:

@@ -1,9 +1,9 @@
 """Does speculation draft, are drafts accepted, and are only the right ones? From the server's counters and its answers.
 
 A drafter that is configured but never drafts answers as well as one that does, so zero drafts are a failure. Prompts
-repeat themselves, so that a drafter which looks for earlier text (n-gram) finds some. At temperature 0, where a draft is
-right if it is the likeliest token: a wrong one that was accepted shows in the answer by itself. With `against`, the answers
-are also compared with those of a second launch, such as one without speculation.
+repeat themselves, so that a drafter which looks for earlier text (n-gram) finds some. At temperature 0, where a draft
+is right if it is the likeliest token: a wrong one that was accepted shows in the answer by itself. With `against`, the
+answers are also compared with those of a second launch, such as one without speculation.
 
     draft       a  b  c        accepted: 2, then the model's own token
     answer      a  b  x        acceptance length 3 = 1 + accepted / drafts

@@ -102,7 +102,7 @@ def test_wrong_blocks_of_the_prefix_cache(vllm_build, tmp_path):
     assert (done.verdict, done.signature.kind, check.outcome) == ("FAIL", "check_failed", "fail")
     assert "the cold and the cached answer to a prompt of" in check.message
     assert numbers(check)["hit_tokens"] > 0
-    assert numbers(check)["divergences"] > 0
+    assert numbers(check)["divergences"] > 1
 
 
 @pytest.mark.slow
@@ -111,7 +111,7 @@ def test_no_prefix_cache(vllm_build, tmp_path):
     done = execute(vllm_build, tmp_path, "serve.enable-prefix-caching=false", "checks.prefix_cache={}", *BARE)
     check = results(done)["prefix_cache"]
     assert (done.verdict, check.outcome) == ("FAIL", "fail")
-    assert check.message.startswith("no token came from the prefix cache: 0 of 512 tokens")
+    assert check.message == "no token came from the prefix cache, of 512 in whole blocks"
 
 
 @pytest.mark.slow
