@@ -89,7 +89,9 @@ def test_a_near_tie_does_not_excuse_an_answer_that_is_not_greedy():
 
 def test_answers_that_are_both_too_short_are_no_success():
     short = answer({1: -0.1})
-    assert comparison((short, short)).fault() == "the cold answer to a prompt of 129 tokens has 1 tokens, not 2"
+    compared = comparison((short, short))
+    assert compared.fault() == "the cold answer to a prompt of 129 tokens has 1 tokens, not 2"
+    assert [(m.name, m.value) for m in compared.measurements() if not m.ok] == [("wrong_answers", 2)]
 
 
 def test_the_sentence_has_both_log_probabilities_of_both():
@@ -99,7 +101,7 @@ def test_the_sentence_has_both_log_probabilities_of_both():
         "-0.90 and -1.00 cold, -0.10 and -4.00 cached, 3.90 nats or more apart (tolerance 0.5); 1 of 3 do"
     )
     assert {m.name: (m.value, m.ok) for m in compared.measurements("_x")} == {
-        "compared_x": (3, True), "divergences_x": (2, True), "worst_gap_x": (3.9, False),
+        "compared_x": (3, True), "wrong_answers_x": (0, True), "divergences_x": (2, True), "worst_gap_x": (3.9, False),
         "logprob_difference_x": (0.1, True),
     }  # fmt: skip
     assert compared.detail()[0]["forks"]["cached"] == {"token": 4, "logprob": -0.1, "other's logprob": -4.0}

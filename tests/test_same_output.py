@@ -81,7 +81,7 @@ def test_its_own_wrong_answers_need_no_second_launch():
     result = run(TableModel(damage=at(1, unlikely)))
     assert result.outcome == "fail"
     assert result.message.startswith("the own answer to a prompt of 8 tokens is not greedy: token 1")
-    assert [(m.name, m.value) for m in result.measurements] == [("answers", 8)]
+    assert [(m.name, m.value) for m in result.measurements] == [("wrong_answers", 8)]
 
 
 def test_a_wrong_answer_of_the_second_launch_is_named_as_such():

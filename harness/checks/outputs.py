@@ -13,6 +13,7 @@ Each answer must show the near tie by itself: the other's token has to be among 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -121,6 +122,18 @@ def wrong(answer: Generated, *, prompt: int, tokens: int, name: str) -> str | No
     )
 
 
+def first_wrong(prompts: Sequence[int], answers: Sequence[Generated], *, tokens: int, name: str) -> str | None:
+    """The same of several answers to prompts of so many tokens."""
+    found = (wrong(a, prompt=p, tokens=tokens, name=name) for p, a in zip(prompts, answers, strict=True))
+    return next(filter(None, found), None)
+
+
+def count_wrong(answers: Iterable[Generated], *, tokens: int, suffix: str = "") -> Measurement:
+    """How many answers are wrong by themselves."""
+    count = sum(wrong(answer, prompt=0, tokens=tokens, name="") is not None for answer in answers)
+    return Measurement(name=f"wrong_answers{suffix}", value=count, unit="answers", limit=0, ok=count == 0)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
     """All pairs of a check, and what they are called: `("cold", "cached")`."""
@@ -151,10 +164,13 @@ class Comparison:
         return self._wrong() or self._parted() or self._different()
 
     def _wrong(self) -> str | None:
-        named = ((pair, dict(zip(self.names, (pair.first, pair.second), strict=True))) for pair in self.pairs)
-        answers = ((pair, name, answer) for pair, both in named for name, answer in both.items())
-        found = (wrong(answer, prompt=pair.prompt, tokens=self.tokens, name=name) for pair, name, answer in answers)
-        return next(filter(None, found), None)
+        first, second = self.names
+        prompts = [pair.prompt for pair in self.pairs]
+        found = (
+            first_wrong(prompts, [pair.first for pair in self.pairs], tokens=self.tokens, name=first),
+            first_wrong(prompts, [pair.second for pair in self.pairs], tokens=self.tokens, name=second),
+        )
+        return found[0] or found[1]
 
     def _parted(self) -> str | None:
         if not self.unexplained:
@@ -175,8 +191,10 @@ class Comparison:
     def measurements(self, suffix: str = "") -> tuple[Measurement, ...]:
         """`suffix` tells the comparisons of one check apart: `_alone`."""
         gaps = [parted.gap for _, parted in self.divergences if parted.gap is not None]
+        answers = (answer for pair in self.pairs for answer in (pair.first, pair.second))
         return (
             Measurement(name=f"compared{suffix}", value=len(self.pairs), unit="answers"),
+            count_wrong(answers, tokens=self.tokens, suffix=suffix),
             Measurement(name=f"divergences{suffix}", value=len(self.divergences), unit="answers"),
             Measurement(
                 name=f"worst_gap{suffix}",

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from harness.checks import greedy, outputs
 from harness.checks.against import Against
-from harness.checks.base import CheckContext, CheckResult, Measurement, Params, Unfinished
+from harness.checks.base import CheckContext, CheckResult, Params, Unfinished
 from harness.checks.greedy import Tokens
 from harness.checks.outputs import Comparison, Pair, Tolerance
 from harness.client.answers import Generated
@@ -64,9 +64,10 @@ class SameOutput:
         params: SameOutputParams = context.params
         prompts, too_long = _prompts(context, params)
         own = Answers(prompts=prompts, too_long=too_long, given=tuple(_ask(context, prompts, params)))
-        if fault := _wrong(params, own):
-            asked = Measurement(name="answers", value=len(own.given), unit="answers")
-            return CheckResult(name=NAME, outcome="fail", message=fault, measurements=(asked,))
+        lengths = [len(prompt) for prompt in prompts * TIMES]
+        if fault := outputs.first_wrong(lengths, own.given, tokens=params.max_tokens, name="own"):
+            count = outputs.count_wrong(own.given, tokens=params.max_tokens)
+            return CheckResult(name=NAME, outcome="fail", message=fault, measurements=(count,))
         return Unfinished(
             against=params.against,
             ask=partial(_ask, prompts=prompts, params=params),
@@ -96,12 +97,6 @@ def _ask(context: CheckContext, prompts: Sequence[Tokens], params: SameOutputPar
     ask = partial(greedy.question, context.client, tokens=params.max_tokens)
     salted = [(prompt, greedy.salt()) for prompt in prompts]
     return [answer for _ in range(TIMES) for answer in context.client.together([ask(p, salt=s) for p, s in salted])]
-
-
-def _wrong(params: SameOutputParams, own: Answers) -> str | None:
-    answers = zip(own.prompts * TIMES, own.given, strict=True)
-    found = (outputs.wrong(a, prompt=len(p), tokens=params.max_tokens, name="own") for p, a in answers)
-    return next(filter(None, found), None)
 
 
 def judge(params: SameOutputParams, own: Answers, theirs: Sequence[Generated]) -> CheckResult:

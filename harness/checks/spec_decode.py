@@ -133,7 +133,9 @@ def _ask_again(context: CheckContext, prompts: Sequence[Tokens], params: SpecDec
 
 def judge(params: SpecDecodeParams, own: Own) -> CheckResult:
     """The result of this server alone. Pure."""
-    fault = _silent(own) or _wrong(params, own) or _too_short(params, own)
+    lengths, tokens = [len(prompt) for prompt in own.prompts], params.max_tokens
+    wrong = outputs.first_wrong(lengths, own.answers, tokens=tokens, name="speculative")
+    fault = _silent(own) or wrong or _too_short(params, own)
     measured = drafting.measurements(own.short, minimum=params.min_acceptance_length)
     if own.long:
         limit = params.min_acceptance_length_long
@@ -142,7 +144,7 @@ def judge(params: SpecDecodeParams, own: Own) -> CheckResult:
         name=NAME,
         outcome="fail" if fault else "pass",
         message=fault or _found(own),
-        measurements=measured,
+        measurements=(*measured, outputs.count_wrong(own.answers, tokens=tokens)),
         detail=_detail(own),
         shows=("spec_decode",) if own.short.drafts > 0 else (),
     )
@@ -154,12 +156,6 @@ def _silent(own: Own) -> str | None:
     if own.long and own.long.drafts <= 0:
         return f"speculation never drafted after a prompt of {len(own.prompts[-1])} tokens, but after shorter ones"
     return None
-
-
-def _wrong(params: SpecDecodeParams, own: Own) -> str | None:
-    answers = zip(own.prompts, own.answers, strict=True)
-    found = (outputs.wrong(a, prompt=len(p), tokens=params.max_tokens, name="speculative") for p, a in answers)
-    return next(filter(None, found), None)
 
 
 def _too_short(params: SpecDecodeParams, own: Own) -> str | None:
@@ -199,6 +195,6 @@ def compared(params: SpecDecodeParams, own: Own, alone: CheckResult, theirs: Seq
         alone,
         outcome="fail" if fault else "pass",
         message=fault or f"{alone.message}; {alike}",
-        measurements=(*alone.measurements, *comparison.measurements()),
+        measurements=(*alone.measurements, *comparison.measurements("_reference")),
         detail={**(alone.detail or {}), "divergences": comparison.detail()},
     )

@@ -28,9 +28,9 @@ def register():
 """
 NO_DRAFTS = """
 def register():
-    from vllm.v1.spec_decode.ngram_proposer import NgramProposer
+    from vllm.v1.core.sched.scheduler import Scheduler
 
-    NgramProposer.propose = lambda self, number, sampled, *args, **kwargs: [[] for _ in sampled]
+    Scheduler.update_draft_token_ids = lambda self, draft_token_ids: None
 """
 NOISE = """
 def register():
@@ -116,7 +116,7 @@ def test_no_prefix_cache(vllm_build, tmp_path):
 
 @pytest.mark.slow
 def test_a_drafter_that_never_drafts(vllm_build, tmp_path):
-    """Damaged: the n-gram proposer proposes nothing."""
+    """Damaged: the scheduler forgets what the n-gram proposer proposed."""
     damage = plugin(tmp_path / "plugin", "no_drafts", NO_DRAFTS)
     done = execute(vllm_build, tmp_path / "out", NGRAM, "checks.spec_decode={}", *BARE, damage)
     check = results(done)["spec_decode"]
