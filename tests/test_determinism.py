@@ -41,8 +41,10 @@ def test_healthy():
     assert result.message == "6 tokens alike, twice alone and in a batch of 4, 0 near ties"
     assert model.requests == 6
     assert {m.name: m.value for m in result.measurements} == {
-        "compared_alone": 1, "wrong_answers_alone": 0, "divergences_alone": 0, "worst_gap_alone": 0, "logprob_difference_alone": 0,
-        "compared_batch": 1, "wrong_answers_batch": 0, "divergences_batch": 0, "worst_gap_batch": 0, "logprob_difference_batch": 0,
+        "compared_alone": 1, "wrong_answers_alone": 0, "divergences_alone": 0, "worst_gap_alone": 0,
+        "logprob_difference_alone": 0,
+        "compared_batch": 1, "wrong_answers_batch": 0, "divergences_batch": 0, "worst_gap_batch": 0,
+        "logprob_difference_batch": 0,
     }  # fmt: skip
 
 

@@ -64,6 +64,19 @@ def register():
     rejection_sampler.rejection_sample = accepts_all
 """
 """Verification that takes every drafted token for right; log-probabilities are still the model's own."""
+BELIEVES_ALL = """
+def register():
+    from vllm.v1.sample.rejection_sampler import RejectionSampler
+
+    right = RejectionSampler.forward
+
+    def believes_all(self, metadata, probabilities, logits, *args, **kwargs):
+        logits[metadata.target_logits_indices, metadata.draft_token_ids.long()] = logits.max() + 9
+        return right(self, metadata, probabilities, logits, *args, **kwargs)
+
+    RejectionSampler.forward = believes_all
+"""
+"""The same, and the log-probabilities say so too: only another launch can tell."""
 
 
 def results(done):
