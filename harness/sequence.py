@@ -180,5 +180,7 @@ def _passed(run: Run) -> str:
         f"{f'{each.launch} start ' if each.launch else ''}ready after {each.timeline.ready or 0:.1f} s" for each in own
     ]
     words = f"{', '.join(ready)}, {sum(check.outcome == 'pass' for check in run.checks)} checks passed"
+    open_ = [launches.case(check.name, check.launch) for check in run.checks if check.outcome == "not_tested"]
+    words += f"; {', '.join(open_)} not tested" if open_ else ""
     dark = [word for word, on in run.subject.items() if not on]
     return f"{words}; nothing showed that {', '.join(dark)} was on" if dark else words

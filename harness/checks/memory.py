@@ -62,7 +62,7 @@ def judge(params: MemoryParams, memory: Mapping[str, Footprint]) -> CheckResult:
         *_of_gpus(params, memory),
     )
     wrong = [value for value in measurements if not value.ok]
-    shown = ", ".join(f"{value.name} {value.value:.0f} MiB" for value in measurements if isinstance(value.value, float))
+    shown = ", ".join(f"{value.name} {value.value:g} MiB" for value in measurements if isinstance(value.value, float))
     words = {
         "host_ready": "the server's processes take more than they may",
         "host_growth": "the server's processes grew while it answered",
@@ -94,7 +94,7 @@ def _difference(later: float | None, earlier: float | None) -> float | None:
 
 
 def _measured(name: str, value: float | None, limit: float | None) -> Measurement:
-    rounded = None if value is None else round(float(value), 1)
+    rounded = None if value is None else round(float(value), 1) + 0.0  # no "-0"
     return Measurement(name=name, value=rounded, unit="MiB", limit=limit, ok=within(rounded, limit))
 
 
