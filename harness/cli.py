@@ -19,6 +19,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, BinaryIO
 
 from harness import __version__
+from harness.commands import baseline
 from harness.errors import HarnessError, Interrupted, UnmetError, UsageError
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_triage(commands)
     _add_env(commands)
     _add_report(commands)
+    baseline.add(commands)
     return parser
 
 

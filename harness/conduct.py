@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness import clock, kernels, launches, triage
 from harness.checks import CORPORA
@@ -22,6 +22,7 @@ from harness.launch import Launch
 from harness.masking import Masker
 from harness.runtimes.base import Runtime
 from harness.scenario import Scenario
+from harness.server.footprint import Footprint
 from harness.server.living import Exited, Hung, Ready, Server
 from harness.server.logpump import Line
 from harness.signature import Signature
@@ -45,9 +46,20 @@ class Finding:
     triage: Triage = field(default_factory=Triage)
     exit: str | None = None
     quiet_seconds: float | None = None
+    judged: bool = False
+    """The server did all that it was asked; a check found its answers wrong."""
 
 
 Work = Callable[[CheckContext], "CheckResult | Unfinished | AfterStop"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Half:
+    """What a check left to be judged when this server is gone."""
+
+    rest: Unfinished | AfterStop
+    seconds: float
+    asking: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,9 +79,17 @@ class Assignment:
 
 
 class Conduct:
-    def __init__(self, assigned: Assignment, *, folder: Path, masker: Masker, on_event: OnEvent) -> None:
+    def __init__(
+        self,
+        assigned: Assignment,
+        *,
+        folder: Path,
+        masker: Masker,
+        on_event: OnEvent,
+        footprint: Callable[[int], Footprint],
+    ) -> None:
         self._assigned, self._scenario, self._runtime = assigned, assigned.scenario, assigned.runtime
-        self._folder, self._masker, self._on_event = folder, masker, on_event
+        self._folder, self._masker, self._on_event, self._footprint = folder, masker, on_event, footprint
         self._lock = threading.Lock()
         self._builder = Builder(self._runtime.marks)
         self._watched: list[str] = []
@@ -78,17 +98,8 @@ class Conduct:
         self.choices: dict[str, str] = {}
         self.subject = dict.fromkeys(self._scenario.subject, False)
         self.checks: tuple[CheckResult, ...] = ()
-        self.unfinished: dict[str, Unfinished] = {}
-        self.after: dict[str, AfterStop] = {}
-
-    def facts(self) -> dict[str, Any]:
-        """What is known so far, as fields of the run record."""
-        return {
-            "timeline": self.timeline,
-            "choices": dict(self.choices),
-            "subject": dict(self.subject),
-            "checks": self.checks,
-        }
+        self.halves: dict[str, Half] = {}
+        self.memory: dict[str, Footprint] = {}
 
     @property
     def timeline(self) -> Timeline:
@@ -125,7 +136,9 @@ class Conduct:
                     self._ready = at
                     self._builder.ready(at)
                 self._on_event(Event(kind="notice", text="health answers, and the listening socket is ours", t=at))
+        self.memory["ready"] = self._footprint(server.pid)
         finding = self._check_all(server)
+        self.memory["last"] = self._footprint(server.pid)
         with self._lock:
             self._builder.checks_done(_age(server), completed=finding.signature is None)
         return finding
@@ -182,31 +195,35 @@ class Conduct:
             if finding:
                 self._add(CheckResult(name=name, outcome="not_tested", message=f"not run: {finding.reason}"))
                 continue
-            result, finding = self._check(name, server, client, compiled)
-            match result:
-                case Unfinished():
-                    self.unfinished[name] = result
-                case AfterStop():
-                    self.after[name] = result
-                case CheckResult():
-                    self._add(result)
+            finding = self._check(name, server, client, compiled)
         return finding or self._still_alive(server)
 
     def _add(self, result: CheckResult) -> None:
-        self.checks = (*self.checks, replace(result, launch=self._assigned.name))
+        result = replace(result, launch=self._assigned.name)
+        self.checks = (*self.checks, result)
         for word in result.shows:
             if word in self.subject:
                 self.subject[word] = True
-        outcome = {"pass": True, "fail": False, "not_tested": None}[result.outcome]
-        name = launches.case(result.name, self._assigned.name)
-        self._on_event(Event(kind="check", text=f"{name}: {result.message}", ok=outcome))
+        self._on_event(launches.told(result))
 
-    def _check(
-        self, name: str, server: Server, client: ServerClient, compiled: kernels.Watch
-    ) -> tuple[CheckResult | Unfinished | AfterStop, Finding | None]:
+    def _check(self, name: str, server: Server, client: ServerClient, compiled: kernels.Watch) -> Finding | None:
         self._on_event(Event(kind="phase", text=f"check {name}", t=_age(server)))
         begun, asked = clock.now(), client.asking
-        context = CheckContext(
+        finding: Finding | None = None
+        try:
+            result = self._assigned.work[name](self._context(name, client, compiled))
+        except RequestFailed as error:
+            finding = self._broken(name, error, server, client)
+            result = CheckResult(name=name, outcome="fail", message=finding.reason, request=error.request)
+        seconds, asking = round(clock.now() - begun, 3), round(client.asking - asked, 3)
+        if not isinstance(result, CheckResult):
+            self.halves[name] = Half(rest=result, seconds=seconds, asking=asking)
+            return None
+        self._add(replace(result, seconds=result.seconds + seconds, asking=result.asking + asking))
+        return failed(result) if finding is None and result.outcome == "fail" else finding
+
+    def _context(self, name: str, client: ServerClient, compiled: kernels.Watch) -> CheckContext:
+        return CheckContext(
             client=client,
             params=self._scenario.checks[name],
             node_class=self._assigned.node_class,
@@ -215,22 +232,11 @@ class Conduct:
             names=self._runtime.counters,
             block_tokens=lambda: self._block_tokens(client),
             log=self._folder / "server.log",
+            health_path=self._runtime.health_path,
             ready=self._ready or 0.0,
             cold=self._assigned.cold,
             compiled=compiled.names,
         )
-        finding: Finding | None = None
-        try:
-            result: CheckResult | Unfinished | AfterStop = self._assigned.work[name](context)
-        except RequestFailed as error:
-            finding = self._broken(name, error, server, client)
-            result = CheckResult(name=name, outcome="fail", message=finding.reason, request=error.request)
-        if not isinstance(result, CheckResult):
-            return result, None
-        if finding is None and result.outcome == "fail":
-            finding = self._failed(result)
-        asking = round(client.asking - asked, 3)
-        return replace(result, seconds=round(clock.now() - begun, 3), asking=asking), finding
 
     def _block_tokens(self, client: ServerClient) -> int | None:
         metrics = client.metrics()
@@ -241,11 +247,6 @@ class Conduct:
     def _lines(self) -> tuple[str, ...]:
         with self._lock:
             return tuple(self._watched)
-
-    def _failed(self, result: CheckResult) -> Finding:
-        return Finding(
-            reason=f"check {result.name}: {result.message}", signature=triage.check_failed(result.name, result.message)
-        )
 
     def _broken(self, name: str, error: RequestFailed, server: Server, client: ServerClient) -> Finding:
         """A request was not answered as asked: the server died of it, crashed in it, hangs in it, or refused it."""
@@ -269,13 +270,13 @@ class Conduct:
 
     def _still_alive(self, server: Server) -> Finding:
         exited = server.exited()
-        return self._ended(exited, "ended by itself after ready") if exited else Finding(reason=self._passed())
+        return self._ended(exited, "ended by itself after ready") if exited else Finding(reason="")
 
-    def _passed(self) -> str:
-        done = [c for c in self.checks if c.outcome == "pass"]
-        words = f"ready after {self._ready or 0:.1f} s, {len(done)} checks passed"
-        dark = [w for w, on in self.subject.items() if not on]
-        return f"{words}; nothing showed that {', '.join(dark)} was on" if dark else words
+
+def failed(result: CheckResult) -> Finding:
+    """What a check found that judged answers, and found them wrong."""
+    signature = triage.check_failed(result.name, result.message)
+    return Finding(reason=f"check {result.name}: {result.message}", signature=signature, judged=True)
 
 
 def _may_be_fatal(error: Exception) -> bool:

@@ -9,12 +9,14 @@ Caches of compiled code: none for `cold`; what `cold` left for `warm`; those tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.checks.against import Against, Overrides
+from harness.checks.base import CheckResult, Params
 from harness.errors import ScenarioError
+from harness.events import Event
 from harness.runtimes.base import Reference
 from harness.scenario import Scenario
 from harness.scenario.model import changes
@@ -48,24 +50,66 @@ def starts(scenario: Scenario) -> tuple[Start, ...]:
     )
 
 
-def against(scenario: Scenario) -> tuple[Against, ...]:
-    """The second launches that its checks ask for, each once."""
-    asked = [found for params in scenario.checks.values() if (found := getattr(params, "against", None)) is not None]
-    return tuple(each for at, each in enumerate(asked) if each not in asked[:at])
+def against(scenario: Scenario) -> dict[str, Against]:
+    """The second launches that its checks ask for, each once, by its name in reports."""
+    asked = (getattr(params, "against", None) for params in scenario.checks.values())
+    return _named([each for each in asked if each is not None])
 
 
-def label(other: Against | Mapping[str, Any]) -> str:
+def _named(asked: Sequence[Against]) -> dict[str, Against]:
+    named: dict[str, Against] = {}
+    for at, each in enumerate(asked):
+        if each not in asked[:at]:
+            same = sum(name.split(" #")[0] == label(each) for name in named)
+            named[f"{label(each)} #{same + 1}" if same else label(each)] = each
+    return named
+
+
+def startup(launch: str) -> str:
+    """A launch as a case of a report: `startup[cold]`."""
+    return f"startup[{launch}]" if launch else "startup"
+
+
+def expected(resolved: Mapping[str, Any]) -> tuple[str, ...]:
+    """All cases of a scenario, as it stands in a record, in the order in which they are run."""
+    checks = resolved.get("checks") or {}
+    names: list[str] = []
+    for start in resolved.get("starts") or [""]:
+        names += [startup(start), *([case(FIRST, start)] if FIRST in checks else [])]
+    held = {name: _read(params["against"]) for name, params in checks.items() if (params or {}).get("against")}
+    names += [name for name in checks if name != FIRST and name not in held]
+    for launch, other in _named(list(held.values())).items():
+        names += [startup(launch), *(name for name, asked in held.items() if asked == other)]
+    return tuple(names)
+
+
+def _read(other: Any) -> Against:
+    return other if isinstance(other, str) else Overrides.model_validate(other)
+
+
+def compares(params: Params, known: Mapping[str, Reference]) -> str:
+    """The word of `subject` that this check compares with its absence; empty for most."""
+    other = getattr(params, "against", None)
+    return known[other].removes if isinstance(other, str) and other in known else ""
+
+
+def label(other: Against) -> str:
     """Its name in reports: the words, or what the overrides change; values of variables stay out."""
     if isinstance(other, str):
         return other
-    given = other if isinstance(other, Overrides) else Overrides.model_validate(other)
-    parts = [f"build {given.build}"] if given.build else []
-    return ", ".join([*parts, *([changes(given.serve, given.env)] if given.serve or given.env else [])])
+    parts = [f"build {other.build}"] if other.build else []
+    return ", ".join([*parts, *([changes(other.serve, other.env)] if other.serve or other.env else [])])
 
 
 def case(name: str, launch: str) -> str:
-    """What was found of which server: `warmup[cold]`; without brackets where there is only one."""
-    return f"{name}[{launch}]" if launch else name
+    """A check by its name in reports: with the start, where each start makes it, `warmup[cold]`."""
+    return f"{name}[{launch}]" if launch and name == FIRST else name
+
+
+def told(result: CheckResult) -> Event:
+    """What whoever watches a run is told of a check that ended."""
+    outcome = {"pass": True, "fail": False, "not_tested": None}[result.outcome]
+    return Event(kind="check", text=f"{case(result.name, result.launch)}: {result.message}", ok=outcome)
 
 
 def second(scenario: Scenario, other: Against, known: Mapping[str, Reference]) -> Scenario:

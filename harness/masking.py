@@ -42,7 +42,8 @@ class Masker:
     """Replaces a fixed set of secrets, also in the spellings that JSON, repr and URLs give them."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        spellings = {form for secret in secrets if secret for form in _spellings(secret)}
+        self.secrets = tuple(secrets)
+        spellings = {form for secret in self.secrets if secret for form in _spellings(secret)}
         self._texts = sorted(spellings, key=len, reverse=True)  # a secret inside a longer one must not break it up
         self._bytes = [text.encode("utf-8", "surrogateescape") for text in self._texts]
 

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from harness.checks.base import CheckResult
 from harness.errors import Blame, UsageError
 from harness.masking import Masker
+from harness.server.footprint import Footprint
 from harness.signature import Signature
 from harness.timeline import Timeline
 
@@ -37,6 +38,11 @@ class Teardown:
     """Shared memory, semaphores and temporary files of the server that we removed."""
     left: tuple[str, ...] = ()
     """What may be the server's and was not removed, or GPU memory that did not come back."""
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """What keeps the next run from a clean node."""
+        return (*self.survivors, *(left for left in self.left if left.startswith("GPU")))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +77,7 @@ class Launched:
     choices: Mapping[str, str]
     exit: str | None
     teardown: Teardown | None
+    memory: Mapping[str, Footprint]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,6 +147,8 @@ class Run:
     signature: Signature | None = None
     known: KnownFailure | None = None
     """The known failure that the signature is."""
+    accepted: bool = False
+    """Somebody said that its start-up times are the new normal (`harness baseline accept`)."""
     expected: bool = False
     """That failure is due here, and the run was asked to treat it so (`--known expected`): FAIL, but nothing new."""
     under: tuple[str, ...] = ()
@@ -150,6 +159,8 @@ class Run:
     quiet_seconds: float | None = None
     """After a hang: seconds without output and CPU use."""
     teardown: Teardown | None = None
+    memory: Mapping[str, Footprint] = field(default_factory=dict)
+    """What the server held: `before` the spawn, at `ready`, at `last` (before the stop), `after` the stop."""
     artifacts: tuple[str, ...] = ()
     """Files beside run.json."""
 

@@ -82,9 +82,9 @@ class Recorder:
         self.update(others=others, **{**fresh, "launch": launch, "log": log, "other_build": other_build})
 
     def speak_of(self, launch: str) -> None:
-        """Let the record speak of one of the servers before."""
-        chosen = next(each for each in self.run.others if each.launch == launch)
-        others = tuple(each for each in self.run.launches if each is not chosen)
+        """Let the record speak of one of its servers."""
+        chosen = next(each for each in self.run.launches if each.launch == launch)
+        others = tuple(each for each in self.run.launches if each.launch != launch)
         self.update(others=others, **{name: getattr(chosen, name) for name in OF_A_LAUNCH})
 
     def finish(self, **changes: Any) -> None:

@@ -10,32 +10,29 @@ from __future__ import annotations
 
 import os
 import shlex
-import uuid
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness import clock, environment, known, launch, masking, node, verdict, wanted, weights
-from harness.build import Build
+from harness import environment, known, launch, launches, masking, node, sequence, verdict, wanted, weights
+from harness.baseline.history import History
+from harness.build import Build, parse
 from harness.checks import CHECKS, CORPORA
-from harness.conduct import Assignment, Conduct, Finding
+from harness.checks.against import Overrides
+from harness.conduct import Finding
 from harness.environment import Environment
-from harness.errors import HarnessError, Interrupted, ScenarioError, UnmetError
+from harness.errors import HarnessError, Interrupted, NodeError, ScenarioError, UnmetError
 from harness.events import Event, OnEvent, ignore
-from harness.launch import Launch
-from harness.masking import Masker
 from harness.node import Lease, Node
 from harness.record import Run, Teardown
 from harness.recorder import Recorder
 from harness.runtimes import RUNTIMES
 from harness.scenario import Expect, Scenario
-from harness.server.living import Server
+from harness.sequence import Own, Second
+from harness.serving import Serving
 from harness.weights import Fetched
 
-GPU_RETURN_SECONDS = 30.0
-"""After the last process of a server is gone, the driver needs a moment to give its memory back."""
-GPU_SLACK_MIB = 64
 LEASE_SECONDS = 4 * 3600.0
 """A run waits for GPUs or the CPU as long as the longest nightly may hold them."""
 
@@ -98,9 +95,18 @@ def execute(
         recorder.fail(HarnessError(f"unexpected {type(error).__name__}: {error}", fix="report it"), verdict="ERROR")
         raise
     run = recorder.run
+    _remember(run, on_event)
     noted = f" (known: {run.known.words})" if run.known else ""
     on_event(Event(kind="verdict", text=f"{run.verdict} {run.title}: {run.reason}{noted}", ok=run.verdict == "PASS"))
     return run
+
+
+def _remember(run: Run, on_event: OnEvent) -> None:
+    """Its start-up times into the history. Where that cannot be written the run is as good, but somebody must know."""
+    try:
+        History().feed(run)
+    except NodeError as error:
+        on_event(Event(kind="notice", text=f"not in the history: {error.what}; {error.fix}"))
 
 
 def command(scenario: Scenario, build: Build, sets: tuple[str, ...], handling: Handling = AS_THEY_ARE) -> str:
@@ -132,27 +138,24 @@ def _stages(
         with recorder.step("environment", on_event):
             provided = environment.provide(build, here, on_step=_noticer(on_event))
             stack.enter_context(environment.in_use(provided))
-        scenario = _adapted(recorder, scenario, provided, handling.under)
+        asked, scenario = scenario, _adapted(recorder, scenario, provided, handling.under)
+        others = _others(recorder, scenario, here, stack, on_event=on_event)
         if edits := [step.edit for step in handling.under if step.edit]:
             with recorder.step("edits", on_event):
                 provided = stack.enter_context(known.edited(provided, edits, folder=recorder.folder))
+        seconds = _seconds(asked, scenario, provided, others)
         with recorder.step("weights", on_event):
-            fetched = _fetch(scenario, provided)
+            fetched = [each for one in (scenario, *(s.scenario for s in seconds)) for each in _fetch(one, provided)]
         recorder.update(revisions={each.model: each.revision for each in fetched if each.revision})
         with recorder.step("lease", on_event):
             lease = stack.enter_context(_lease(scenario, provided, here, on_event=on_event))
             node.check_free(lease.gpus, utilization=float(scenario.serve.get("gpu-memory-utilization", 0.9)))
-        planned = _plan(recorder, scenario, provided, lease, port=port)
-        before = node.gpu_used_mib(lease.gpus)
-        finding, teardown = _serve(recorder, scenario, planned, on_event=on_event, grace=grace)
-        _conclude(
-            recorder, scenario, finding, _with_gpus(teardown, before, lease), catalogue=catalogue, handling=handling
-        )
+        serving = Serving(recorder, lease, port=port, grace=grace, on_event=on_event)
+        finding, teardown = sequence.carry_out(serving, Own(scenario=scenario, environment=provided), seconds)
+        _conclude(recorder, scenario, finding, teardown, catalogue=catalogue, handling=handling)
 
 
 def _check_needs(scenario: Scenario, here: Node) -> None:
-    if scenario.starts:
-        raise HarnessError("`starts` is not run yet", fix="take it out: caches of compiled code are used as they are")
     try:
         node.check_needs(here, gpus=scenario.needs.gpus, gpu_memory_gib=scenario.needs.gpu_memory_gib)
     except UnmetError as error:
@@ -190,11 +193,63 @@ def _around(scenario: Scenario, step: known.Step) -> Scenario:
             fix="take it out, or do not peel",
         )
     changed = scenario.overlaid(step.serve, step.env, why=f"with {step.words}")
+    references = RUNTIMES[scenario.runtime].references
     return replace(
         changed,
         subject=tuple(word for word in changed.subject if word not in step.taken),
-        checks={name: params for name, params in changed.checks.items() if name not in step.taken},
+        checks={
+            name: params
+            for name, params in changed.checks.items()
+            if name not in step.taken and launches.compares(params, references) not in step.taken
+        },
     )
+
+
+def _others(
+    recorder: Recorder, scenario: Scenario, here: Node, stack: ExitStack, *, on_event: OnEvent
+) -> dict[str, Environment]:
+    """The builds that the scenario compares with, by the names of those launches."""
+    builds = {name: each.build for name, each in launches.against(scenario).items() if isinstance(each, Overrides)}
+    made: dict[str, Environment] = {}
+    for name, words in builds.items():
+        if words is None:
+            continue
+        with recorder.step(f"environment, {name}", on_event):
+            made[name] = environment.provide(parse(words), here, on_step=_noticer(on_event))
+            stack.enter_context(environment.in_use(made[name]))
+    return made
+
+
+def _seconds(
+    asked: Scenario, scenario: Scenario, provided: Environment, others: Mapping[str, Environment]
+) -> tuple[Second, ...]:
+    """The second launches of `scenario`. Of another build: for its version, and without workarounds for this one."""
+    references = RUNTIMES[scenario.runtime].references
+    made = []
+    for label, against in launches.against(scenario).items():
+        used, base = others.get(label), scenario
+        if used:
+            _same_kind(scenario, provided, used)
+            base, _ = asked.apply_when(used.version)
+        made.append(
+            Second(
+                label=label,
+                against=against,
+                scenario=launches.second(base, against, references),
+                environment=used or provided,
+                other_build=f"{used.build} ({used.version})" if used else None,
+            )
+        )
+    return tuple(made)
+
+
+def _same_kind(scenario: Scenario, provided: Environment, other: Environment) -> None:
+    if other.accelerator != provided.accelerator:
+        raise ScenarioError(
+            f"{scenario.path}: {other.build} runs on {other.accelerator}, but {provided.build} on "
+            f"{provided.accelerator}: their answers cannot be compared",
+            fix="name a build of the same kind under `against`",
+        )
 
 
 def _fetch(scenario: Scenario, provided: Environment) -> tuple[Fetched, ...]:
@@ -218,99 +273,6 @@ def _lease(
 
 def _noticer(on_event: OnEvent) -> Callable[[str], None]:
     return lambda text: on_event(Event(kind="notice", text=text))
-
-
-def _plan(recorder: Recorder, scenario: Scenario, provided: Environment, lease: Lease, *, port: int | None) -> Launch:
-    runtime = RUNTIMES[scenario.runtime]
-    planned = launch.plan(
-        scenario,
-        runtime=runtime,
-        environment=provided,
-        lease=lease,
-        inherited=os.environ,
-        caches=environment.cache_root() / "compiled" / f"{runtime.name}-{provided.version}-{provided.accelerator}",
-        port=port or node.free_port(),
-        name=f"{scenario.name}-{uuid.uuid4().hex[:8]}",
-    )
-    recorder.masker = Masker(planned.secrets)
-    recorder.update(argv=planned.argv, env=planned.recorded_env)
-    return planned
-
-
-def _serve(
-    recorder: Recorder, scenario: Scenario, planned: Launch, *, on_event: OnEvent, grace: float
-) -> tuple[Finding, Teardown]:
-    """Start it, follow it, take it down."""
-
-    def record_phase(event: Event) -> None:
-        if event.kind == "phase":
-            recorder.update(timeline=conduct.timeline)  # a killed node leaves how far it came
-        on_event(event)
-
-    conduct = Conduct(
-        Assignment(
-            scenario=scenario,
-            launch=planned,
-            runtime=RUNTIMES[scenario.runtime],
-            work={name: CHECKS[name].run for name in scenario.checks},
-            node_class=recorder.run.node_class,
-        ),
-        folder=recorder.folder,
-        masker=recorder.masker,
-        on_event=record_phase,
-    )
-    with _server(recorder, scenario, planned, conduct) as server:
-        on_event(Event(kind="spawned", text="spawn", t=0.0, tail=lambda: next(iter(server.tail(1)), "")))
-        try:
-            finding = conduct.follow(server)
-        except (Interrupted, KeyboardInterrupt) as error:
-            recorder.update(**conduct.facts())
-            recorder.interrupt(error)  # first the record, then the teardown: a CI agent kills after ten seconds
-            recorder.finish(teardown=server.stop(within=grace))
-            raise
-        except HarnessError:
-            recorder.update(**conduct.facts(), teardown=server.stop())
-            raise
-        lifetime = clock.now() - server.started
-        conduct.stopping(lifetime)
-        recorder.update(**conduct.facts(), lifetime=round(lifetime, 3))
-        teardown = server.stop()
-        conduct.stopped(clock.now() - server.started)
-    recorder.update(timeline=conduct.timeline)
-    return finding, teardown
-
-
-def _server(recorder: Recorder, scenario: Scenario, planned: Launch, conduct: Conduct) -> Server:
-    runtime, budgets = RUNTIMES[scenario.runtime], scenario.budgets
-    return Server(
-        planned,
-        folder=recorder.folder,
-        health_path=runtime.health_path,
-        literals=runtime.literals,
-        startup=budgets.startup,
-        silence=budgets.silence,
-        stop=budgets.stop,
-        masker=recorder.masker,
-        on_line=conduct.on_line,
-    )
-
-
-def _with_gpus(teardown: Teardown, before: Mapping[str, int], lease: Lease) -> Teardown:
-    """Wait until the memory of every leased GPU is back where it was, and say where it is not."""
-    deadline = clock.Deadline.after(GPU_RETURN_SECONDS)
-    while held := _held(before, node.gpu_used_mib(lease.gpus)):
-        if deadline.expired:
-            return replace(teardown, left=(*teardown.left, *held))
-        clock.sleep(0.25)
-    return teardown
-
-
-def _held(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
-    return [
-        f"GPU {uuid} holds {used - before[uuid]} MiB more than before the run"
-        for uuid, used in after.items()
-        if used > before[uuid] + GPU_SLACK_MIB
-    ]
 
 
 def _conclude(
@@ -340,7 +302,5 @@ def _conclude(
         signature=finding.signature,
         wrappers=finding.triage.wrappers,
         evidence=finding.triage.evidence,
-        exit=finding.exit,
         quiet_seconds=finding.quiet_seconds,
-        teardown=teardown,
     )

@@ -65,12 +65,11 @@ def _failed(found: Signature, reason: str) -> Judgement:
 
 
 def _passed(reason: str, word: str, teardown: Teardown) -> Judgement:
-    held = (*teardown.survivors, *(left for left in teardown.left if left.startswith("GPU")))
-    if not held:
+    if not teardown.held:
         return Judgement(verdict="PASS", reason=reason)
     return Judgement(
         verdict="ERROR",
-        reason=f"{word}, but was not taken down: {'; '.join(held)}",
+        reason=f"{word}, but was not taken down: {'; '.join(teardown.held)}",
         fix="free the node before the next run",
         blame="node",
     )

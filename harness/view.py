@@ -9,8 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, TextIO
 
+from harness import launches
 from harness.events import Event
-from harness.record import Run
+from harness.record import Launched, Run
 
 
 class View(Protocol):
@@ -50,24 +51,28 @@ class PlainView:
 
 def closing(run: Run, folder: Path) -> str:
     """The last words on a run: verdict, seconds per phase, what the checks measured, where the report is."""
-    phases = " · ".join(
-        f"{p.label if p.occurrence > 1 else p.name} {p.end - p.start:.1f}"
-        for p in run.timeline.phases
-        if p.end is not None
-    )
-    checks = [f"  {c.name:<12} {c.outcome}: {c.message}" for c in run.checks]
+    checks = [f"  {launches.case(c.name, c.launch):<12} {c.outcome}: {c.message}" for c in run.checks]
     rows = [
         f"{run.verdict} {run.title}: {run.reason}",
         *([f"  do           {run.fix}"] if run.fix else []),
         *([f"  signature    {run.signature.id} {run.signature.title}"] if run.signature else []),
         *([f"  known        {run.known.words}{' (expected)' if run.expected else ''}"] if run.known else []),
         *(f"  under        {words}" for words in run.under),
-        *([f"  phases (s)   {phases}"] if phases else []),
+        *(f"  phases (s)   {line}" for each in run.launches if (line := _phases(each))),
         *checks,
         f"  report       {folder / 'summary.md'}",
         f"  again        {run.reproduce}",
     ]
     return "\n".join(rows)
+
+
+def _phases(launched: Launched) -> str:
+    spent = [
+        f"{p.label if p.occurrence > 1 else p.name} {p.end - p.start:.1f}"
+        for p in launched.timeline.phases
+        if p.end is not None
+    ]
+    return f"{f'{launched.launch}: ' if launched.launch and spent else ''}{' · '.join(spent)}"
 
 
 def ladder(runs: Sequence[Run]) -> Iterator[str]:

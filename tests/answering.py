@@ -117,7 +117,7 @@ def context(client: ServerClient, params: Any, **changes: Any) -> CheckContext:
     plain: dict[str, Any] = {
         "client": client, "params": params, "node_class": "cpu", "lines": lambda: (),
         "corpora": CORPORA, "names": COUNTERS, "block_tokens": lambda: None, "log": Path("/nowhere/server.log"),
-        "ready": 20.0, "cold": None, "compiled": lambda: (),
+        "health_path": "/health", "ready": 20.0, "cold": None, "compiled": lambda: (),
     }  # fmt: skip
     return CheckContext(**{**plain, **changes})
 

@@ -33,3 +33,9 @@ def leases_of_its_own(
     folder = tmp_path_factory.mktemp("leases")
     monkeypatch.setenv("HARNESS_LEASES", str(folder))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def a_history_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tests run says nothing of what is normal on this machine."""
+    monkeypatch.setenv("HARNESS_HISTORY", str(tmp_path_factory.mktemp("history") / "history.sqlite"))

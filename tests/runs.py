@@ -210,3 +210,22 @@ def crash_log() -> bytes:
     lines[161] = f"(Worker_TP0 pid=12) ERROR {LAYER_NAMES}".encode()
     lines[299] = b"RuntimeError: Engine core initialization failed. See root cause above."
     return b"\n".join(lines) + b"\n"
+
+
+def several(**changes: Any) -> Run:
+    """A cold start, a warm one that the record speaks of, and a server to compare with."""
+    run = passed()
+    names = {"cold": "cold/server.log", "no speculation": "against-1/server.log"}
+    others = tuple(replace(run.launched, launch=name, log=log) for name, log in names.items())
+    checks = {"warmup": {}, "perplexity": {"max": 4.5}, "same_output": {"against": "no speculation"}}
+    same = CheckResult(name="same_output", outcome="pass", message="equal", seconds=2.0, launch="no speculation")
+    made = replace(
+        run,
+        resolved={**run.resolved, "checks": checks, "starts": ["cold", "warm"]},
+        launch="warm",
+        others=others,
+        checks=(
+            replace(WARMUP, launch="cold"), replace(WARMUP, launch="warm"), replace(PERPLEXITY, launch="warm"), same,
+        ),
+    )  # fmt: skip
+    return replace(made, **changes)

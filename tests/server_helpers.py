@@ -30,6 +30,7 @@ def launch(steps, port, *, env=()):
         host="127.0.0.1",
         port=port,
         served_model_name="standin",
+        caches=Path("/nowhere/caches"),
     )
 
 

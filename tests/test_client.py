@@ -265,3 +265,116 @@ def test_a_tokenizer_that_answers_no_list() -> None:
                 lambda c: c.tokenize("ab"),
                 "POST /tokenize",
             )
+
+
+NAMED = {
+    "tokens": ["token_id:7", "token_id:8"],
+    "token_logprobs": [-0.5, -1],
+    "top_logprobs": [{"token_id:7": -0.5, "token_id:9": -2.0}, {"token_id:8": -1}],
+}
+
+
+def generated(**given: object) -> Reply:
+    return Reply({"choices": [{"text": "ab", "logprobs": {**NAMED, **given}}]})
+
+
+def test_a_generated_answer_is_read_by_token() -> None:
+    with Answering({COMPLETIONS: lambda _: generated()}).serving() as answering:
+        got = client(answering).generate([1, 2], max_tokens=2, salt="s", top=3, ignore_eos=True)
+        client(answering).generate("x", max_tokens=1)
+    assert (got.tokens, got.logprobs, got.text) == ((7, 8), (-0.5, -1.0), "ab")
+    assert got.top == ({7: -0.5, 9: -2.0}, {8: -1.0})
+    assert (got.cached, got.seconds > 0) == (None, True)
+    first, second = answering.bodies("/v1/completions")
+    assert first == {
+        "model": MODEL, "prompt": [1, 2], "max_tokens": 2, "temperature": 0.0, "logprobs": 3,
+        "return_tokens_as_token_ids": True, "cache_salt": "s", "ignore_eos": True,
+    }  # fmt: skip
+    assert "cache_salt" not in second, "an empty one is refused"
+
+
+@pytest.mark.parametrize(
+    ("usage", "cached"),
+    [
+        ({"prompt_tokens_details": {"cached_tokens": 256}}, 256),
+        ({"prompt_tokens_details": {"cached_tokens": 0}}, 0),
+        ({"prompt_tokens_details": None}, None),
+        (None, None),
+    ],
+)
+def test_cached_tokens_where_the_server_says(usage: object, cached: int | None) -> None:
+    reply = Reply({"choices": [{"text": "ab", "logprobs": NAMED}], "usage": usage})
+    assert asked(lambda _: reply, lambda c: c.generate("x", max_tokens=2).cached) == cached
+
+
+@pytest.mark.parametrize(
+    ("reply", "problem"),
+    [
+        (Reply({"choices": [{"text": "x"}]}), "has no logprobs"),
+        (generated(tokens=["word"]), "has logprobs of another shape"),
+        (generated(token_logprobs=[None, -1]), "has logprobs of another shape"),
+        (generated(top_logprobs=None), "has logprobs of another shape"),
+        (generated(token_logprobs=[-0.5]), "has not one log-probability for each token"),
+    ],
+)
+def test_a_generated_answer_without_its_numbers(reply: Reply, problem: str) -> None:
+    with pytest.raises(BadAnswer, match=rf"^POST /v1/completions {problem}"):
+        asked(lambda _: reply, lambda c: c.generate("x", max_tokens=2))
+
+
+def test_together_asks_at_once_and_keeps_the_order() -> None:
+    meeting = threading.Barrier(4, timeout=5)
+
+    def meet(number: int) -> int:
+        meeting.wait()
+        return number
+
+    with Answering({}).serving() as answering:
+        c = client(answering)
+        assert c.together([lambda n=n: meet(n) for n in range(4)]) == [0, 1, 2, 3]  # type: ignore[misc]
+        assert c.together([]) == []
+
+
+def test_one_that_fails_together_does_not_end_the_others() -> None:
+    done = []
+
+    def fail() -> None:
+        raise ServerGone("POST /x", "was cut", request=1)
+
+    def late() -> None:
+        time.sleep(0.1)
+        done.append("late")
+
+    with Answering({}).serving() as answering, pytest.raises(ServerGone, match="was cut"):
+        client(answering).together([fail, late])
+    assert done == ["late"]
+
+
+@pytest.mark.parametrize("status", [200, 503])
+def test_health_is_a_status(status: int) -> None:
+    reply = Reply(b"", status=status)
+    assert asked(lambda _: reply, lambda c: c.health("/health"), "GET /health") == status
+
+
+def test_health_of_a_server_that_is_gone() -> None:
+    with Answering({}).serving() as answering:
+        c = client(answering)
+    with pytest.raises(ServerGone):
+        c.health("/health")
+
+
+def test_asking_is_the_time_in_which_the_model_was_asked_overlaps_once() -> None:
+    routes: dict[str, Route] = {
+        COMPLETIONS: lambda _: Reply({"choices": [{"text": "x"}]}, before=0.2),
+        "GET /metrics": lambda _: Reply(b"", before=0.2),
+    }
+    with Answering(routes).serving() as answering:
+        c = client(answering)
+        assert c.asking == 0
+        c.metrics()
+        assert c.asking == 0, "nobody asked the model"
+        begun = time.monotonic()
+        c.together([lambda: c.complete("x", max_tokens=1)] * 4)
+        assert 0.2 <= c.asking <= time.monotonic() - begun, "four at once, and not four times as long"
+        c.complete("x", max_tokens=1)
+        assert c.asking >= 0.4

@@ -371,19 +371,19 @@ def test_log_excerpt_costs_a_seek_where_there_is_no_evidence(tmp_path):
         out.truncate(20 << 30)  # a sparse file: reading it all would take minutes
         out.seek(0, 2)
         out.write(b"\nthe last line\n")
-    excerpt = text.log_excerpt(tmp_path, (), limit=1000)
+    excerpt = text.log_excerpt(tmp_path / "server.log", (), limit=1000)
     assert excerpt.endswith("the last line")
     assert len(excerpt.encode()) <= 1000
 
 
 def test_evidence_beyond_the_end_of_a_log_is_no_trouble(tmp_path):
     (tmp_path / "server.log").write_bytes(b"only line")
-    assert text.log_excerpt(tmp_path, ((500, 510),), limit=1000) == "server.log, last lines:\nonly line"
+    assert text.log_excerpt(tmp_path / "server.log", ((500, 510),), limit=1000) == "server.log, last lines:\nonly line"
 
 
 def test_a_line_without_end_is_cut(tmp_path):
     (tmp_path / "server.log").write_bytes(b"first\n" + b"x" * 3_000_000 + b"\nlast\n")
-    excerpt = text.log_excerpt(tmp_path, ((2, 2),), limit=40_000)
+    excerpt = text.log_excerpt(tmp_path / "server.log", ((2, 2),), limit=40_000)
     assert excerpt.startswith("server.log, around the cause:\nfirst\nxxx")
     assert excerpt.endswith("last")
     assert "2996040 bytes cut" in excerpt

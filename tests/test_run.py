@@ -172,11 +172,6 @@ def test_unmet_needs_are_an_error_or_a_skip(go, tmp_path):
         assert done.argv == ()
 
 
-def test_starts_are_refused_until_they_are_run(go):
-    done = go(HEALTHY, "starts: [cold]")
-    assert (done.verdict, done.reason) == ("ERROR", "`starts` is not run yet")
-
-
 def test_a_build_that_cannot_be_started_is_an_error(tmp_path):
     build = make_build(tmp_path)
     (tmp_path / "venv" / "bin" / "vllm").write_text("#!/no/such/interpreter\n")

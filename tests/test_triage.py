@@ -388,6 +388,11 @@ def test_killed(how: str, kind: Kind, title: str, fault: str) -> None:
     assert (found.kind, found.title, triage.blame(found)) == (kind, title, fault)
 
 
+@pytest.mark.parametrize("value", ["0.123", "-0.1234", "1536", "1536.5", "-9999.00", "1,536", "3.1e-05", "7"])
+def test_check_failed_has_one_identity_however_many_digits(value: str) -> None:
+    assert triage.check_failed("x", f"a {value} b").id == triage.check_failed("x", "a 0.12 b").id
+
+
 def test_check_failed_keeps_its_id_over_nights() -> None:
     one = triage.check_failed("perplexity", "perplexity 4.12 is above 3.9 (token 77)")
     assert one.title == "check perplexity: perplexity <n> is above <n> (token <n>)"

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 if TYPE_CHECKING:  # records and scenarios need these types, but no HTTP
     from harness.checks.against import Against
     from harness.client.server_client import ServerClient
-    from harness.record import Run
+    from harness.record import Launched, Run
     from harness.runtimes.base import CounterNames
 
 
@@ -91,6 +91,8 @@ class Aftermath:
 
     run: Run
     """The record so far: every launch with its phases, every result."""
+    own: Launched
+    """The last of the scenario's own servers, which was asked everything."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,6 +119,8 @@ class CheckContext:
     """Tokens of one block of the prefix cache; asks the server. None: it does not say."""
     log: Path
     """The server's log, which grows meanwhile."""
+    health_path: str
+    """Where the server says whether it is well."""
     ready: float
     """Seconds that this server took to be ready."""
     cold: float | None

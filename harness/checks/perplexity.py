@@ -94,7 +94,7 @@ def _windows(
     bare = tuple(client.tokenize(text))
     if material.reference is None:
         size = min(size for size in (params.window, room, len(bare) + FIRST_TOKENS) if size)
-        return scoring.windows(bare, prefix=_prefix(client, text, bare), size=max(2, size))
+        return scoring.windows(bare, prefix=prefix(client, text, bare), size=max(2, size))
     if room is not None and material.reference.longest > room:
         raise ScenarioError(
             f"the reference has windows of {material.reference.longest} tokens, the server takes {room} and an answer",
@@ -108,7 +108,7 @@ def _windows(
     return material.reference.cut()
 
 
-def _prefix(client: ServerClient, text: str, bare: tuple[int, ...]) -> tuple[int, ...]:
+def prefix(client: ServerClient, text: str, bare: tuple[int, ...]) -> tuple[int, ...]:
     """What the tokenizer puts before a prompt (begin of text), so that every window starts as a prompt does."""
     dressed = tuple(client.tokenize(text, special=True))
     extra = len(dressed) - len(bare)

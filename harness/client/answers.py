@@ -69,6 +69,8 @@ class Generated:
     """At each position, the likeliest tokens and theirs, the chosen one among them."""
     text: str
     seconds: float
+    cached: int | None = None
+    """Tokens of the prompt that came from the prefix cache; None: the server does not say."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

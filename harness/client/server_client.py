@@ -99,7 +99,8 @@ class ServerClient:
         begun = clock.now()
         asked = {"logprobs": top, "return_tokens_as_token_ids": True, **({"cache_salt": salt} if salt else {}), **extra}
         call = self._completions(prompt, max_tokens, asked)
-        choice = call.first_choice(call.json())
+        answer = call.json()
+        choice = call.first_choice(answer)
         given = choice.get("logprobs")
         if not isinstance(given, dict):
             raise call.bad("has no logprobs")
@@ -112,7 +113,9 @@ class ServerClient:
         if not len(tokens) == len(logprobs) == len(likeliest):
             raise call.bad("has not one log-probability for each token")
         text, seconds = choice.get("text") or "", clock.now() - begun
-        return Generated(tokens=tokens, logprobs=logprobs, top=likeliest, text=text, seconds=seconds)
+        return Generated(
+            tokens=tokens, logprobs=logprobs, top=likeliest, text=text, seconds=seconds, cached=_cached(answer)
+        )
 
     def chat(self, messages: Sequence[Message], *, max_tokens: int, **extra: Any) -> Chat:
         """Greedy answer of the assistant; `extra` are further fields of the request.
@@ -238,6 +241,13 @@ def _logprob(entry: Any, token: int) -> float | None:
     found = entry.get(str(token)) if isinstance(entry, dict) else None
     value = found.get("logprob") if isinstance(found, dict) else None
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _cached(answer: Mapping[str, Any]) -> int | None:
+    """Given by vLLM under `--enable-prompt-tokens-details` only."""
+    details = (answer.get("usage") or {}).get("prompt_tokens_details") or {}
+    tokens = details.get("cached_tokens")
+    return tokens if type(tokens) is int else None
 
 
 def _token_id(word: str) -> int:

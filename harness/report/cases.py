@@ -1,5 +1,8 @@
 """A run as test cases: `startup`, then one per check, in an order and with names that never change over nights.
 
+Where a scenario launches several servers each has a `startup` of its own: `startup[cold]`, `warmup[cold]`,
+`startup[warm]`, … `startup[no speculation]`, `same_output`.
+
 Whatever went wrong has one *place*, and what comes after it was not reached, with that cause and no other:
 
     startup ✓   warmup ✓   perplexity ✗ TITLE   prefix_cache · not reached: perplexity failed (TITLE)
@@ -14,8 +17,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from harness import launches
 from harness.checks.base import CheckResult, Measurement
-from harness.record import Run
+from harness.record import Launched, Run
 from harness.report.text import one_line, visible
 
 STARTUP, REST = "startup", "run"
@@ -74,34 +78,55 @@ def under_words(run: Run) -> str:
 def cases(run: Run) -> tuple[Case, ...]:
     """Every case of the run, in order."""
     place = _place(run)
-    names = [STARTUP, *expected_checks(run)] + ([REST] if place == REST else [])
-    results = {check.name: check for check in run.checks}
-    made: list[Case] = []
-    for name in names:
-        result = results.get(name)
-        seconds = _startup_seconds(run) if name == STARTUP else _seconds(result.seconds if result else 0.0)
-        made.append(_case(run, name, result, seconds=seconds, place=place))
-    return tuple(made)
+    starts = {launches.startup(each.launch): each for each in run.launches if each.timeline.phases}
+    return tuple(
+        _startup(run, name, starts.get(name), place=place)
+        if name.partition("[")[0] == STARTUP
+        else _check(run, name, _results(run).get(name), place=place)
+        for name in [*_expected(run), *([REST] if place == REST else [])]
+    )
 
 
-def expected_checks(run: Run) -> tuple[str, ...]:
-    """The checks that the scenario asks for, then any other that has a result."""
-    asked = run.resolved.get("checks") or {}
-    return tuple(dict.fromkeys([*asked, *(check.name for check in run.checks)]))
+def _results(run: Run) -> dict[str, CheckResult]:
+    return {launches.case(check.name, check.launch): check for check in run.checks}
+
+
+def _expected(run: Run) -> list[str]:
+    """What the scenario asks for, then any other check that has a result."""
+    return list(dict.fromkeys([*launches.expected(run.resolved), *_results(run)]))
 
 
 def _place(run: Run) -> str | None:
     if verdict(run) in ("PASS", "SKIP"):
         return None
     if run.timeline.ready is None:
-        return STARTUP
-    if failed := next((check.name for check in run.checks if check.outcome == "fail"), None):
+        return launches.startup(run.launch)
+    results = _results(run)
+    if failed := next((name for name, check in results.items() if check.outcome == "fail"), None):
         return failed
-    done = {check.name for check in run.checks}
-    return next((name for name in expected_checks(run) if name not in done), REST)
+    return next((name for name in _expected(run) if name not in results and not name.startswith(STARTUP)), REST)
 
 
-def _case(run: Run, name: str, result: CheckResult | None, *, seconds: float, place: str | None) -> Case:
+def _startup(run: Run, name: str, launched: Launched | None, *, place: str | None) -> Case:
+    seconds = _startup_seconds(launched) if launched else 0.0
+    if name != place and verdict(run) != "SKIP" and launched:
+        return Case(name=name, seconds=seconds)
+    return _special(run, name, seconds, place=place) or _unreached(run, name, None, place)
+
+
+def _check(run: Run, name: str, result: CheckResult | None, *, place: str | None) -> Case:
+    seconds = _seconds(result.seconds if result else 0.0)
+    if special := _special(run, name, seconds, place=place):
+        return special
+    if result and (result.outcome == "pass" or verdict(run) == "PASS") and result.outcome != "not_tested":
+        return Case(name=name, seconds=seconds)
+    if result and result.outcome == "fail":
+        return Case(name=name, seconds=seconds, kind="failure", type="check_failed", message=one_line(result.message))
+    return _unreached(run, name, result, place)
+
+
+def _special(run: Run, name: str, seconds: float, *, place: str | None) -> Case | None:
+    """The place where the run went wrong, and every case of a run that was skipped."""
     if name == place and run.expected:
         message = one_line(f"{known_words(run)}: {headline(run)}")
         return Case(name=name, seconds=seconds, kind="skipped", type="known", message=message, place=True)
@@ -110,12 +135,10 @@ def _case(run: Run, name: str, result: CheckResult | None, *, seconds: float, pl
         return Case(name=name, seconds=seconds, kind=kind, type=word, message=headline(run), place=True)
     if verdict(run) == "SKIP":
         return Case(name=name, seconds=seconds, kind="skipped", type="skip", message=_skip_reason(run))
-    if name == STARTUP or (
-        result and (result.outcome == "pass" or verdict(run) == "PASS") and result.outcome != "not_tested"
-    ):
-        return Case(name=name, seconds=seconds)
-    if result and result.outcome == "fail":
-        return Case(name=name, seconds=seconds, kind="failure", type="check_failed", message=one_line(result.message))
+    return None
+
+
+def _unreached(run: Run, name: str, result: CheckResult | None, place: str | None) -> Case:
     return Case(name=name, seconds=0.0, kind="skipped", type="not_reached", message=_not_reached(run, result, place))
 
 
@@ -137,8 +160,8 @@ def _not_reached(run: Run, result: CheckResult | None, place: str | None) -> str
     return one_line(result.message if result and result.message else f"not reached: {headline(run)}")
 
 
-def _startup_seconds(run: Run) -> float:
-    return _seconds(run.timeline.ready if run.timeline.ready is not None else run.lifetime or 0.0)
+def _startup_seconds(launched: Launched) -> float:
+    return _seconds(launched.timeline.ready if launched.timeline.ready is not None else launched.lifetime or 0.0)
 
 
 def _seconds(value: float) -> float:
@@ -147,7 +170,7 @@ def _seconds(value: float) -> float:
 
 def details(run: Run, case: Case) -> str:
     """What the reader of a failing case needs, title first (GitLab shows the text alone, without the message)."""
-    result = next((check for check in run.checks if check.name == case.name), None)
+    result = _results(run).get(case.name)
     blocks = [
         [case.message, *([visible(run.reason)] if case.place and one_line(run.reason) != case.message else [])],
         [visible(run.fix)] if case.place and run.fix else [],

@@ -23,7 +23,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from junitparser.junitparser import SystemOut
 
 from harness.errors import UsageError
-from harness.record import Run, load
+from harness.record import Launched, Run, load
 from harness.report.cases import STARTUP, Case, cases, details, headline, known_words, outcome, under_words, verdict
 from harness.report.text import cut_middle, log_excerpt, one_line, visible
 
@@ -143,7 +143,9 @@ def _text(bad: Sequence[tuple[Case, Attempt]], total: int) -> str:
     parts = []
     for case, (run, folder) in bad:
         excerpt = (
-            log_excerpt(folder, run.evidence, limit=EXCERPT_BYTES, tail=False) if case.place and run.evidence else ""
+            log_excerpt(folder / run.log, run.evidence, limit=EXCERPT_BYTES, tail=False)
+            if case.place and run.evidence
+            else ""
         )
         parts.append("\n\n".join(part for part in (details(run, case), excerpt) if part))
     if total == 1:
@@ -153,7 +155,7 @@ def _text(bad: Sequence[tuple[Case, Attempt]], total: int) -> str:
 
 def _output(bad: Sequence[tuple[Case, Attempt]], limit: int) -> str:
     share = limit // len(bad)
-    logs = (log_excerpt(folder, run.evidence, limit=share) for case, (run, folder) in bad if case.place)
+    logs = (log_excerpt(folder / run.log, run.evidence, limit=share) for case, (run, folder) in bad if case.place)
     return "\n\n".join(log for log in logs if log) or "no server.log: the server was never started"
 
 
@@ -204,12 +206,20 @@ def _properties(run: Run) -> Iterator[tuple[str, str]]:
     if run.under:
         yield "under", " and ".join(run.under)
     yield from ((f"step.{name}", _decimal(seconds)) for name, seconds in run.steps.items())
-    if run.timeline.ready is not None:
-        yield "ready", _decimal(run.timeline.ready)
-    yield from ((f"phase.{p.label}", _decimal(p.end - p.start)) for p in run.timeline.phases if p.end is not None)
+    for each in run.launches:
+        yield from _times(each)
     if run.signature:
         place = next((case.name for case in cases(run) if case.place), STARTUP)
         yield f"signature.{place}", run.signature.id
+
+
+def _times(launched: Launched) -> Iterator[tuple[str, str]]:
+    of = f"[{launched.launch}]" if launched.launch else ""
+    if launched.timeline.ready is not None:
+        yield f"ready{of}", _decimal(launched.timeline.ready)
+    for phase in launched.timeline.phases:
+        if phase.end is not None:
+            yield f"phase{of}.{phase.label}", _decimal(phase.end - phase.start)
 
 
 def _decimal(seconds: float) -> str:

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from harness.record import Run, Teardown, load
+from harness import launches
+from harness.record import Launched, Run, load
 from harness.report.cases import (
     FRAMES,
     RANK_OF_VERDICT,
@@ -24,6 +25,7 @@ from harness.report.cases import (
     verdict,
 )
 from harness.report.text import cut_middle, log_excerpt, one_line, visible
+from harness.timeline import Phase
 
 MAX_BYTES = 1_000_000
 """Below 1 MiB, the most that Buildkite takes."""
@@ -45,7 +47,7 @@ def render(run: Run, folder: Path) -> str:
     blocks += [f"**{escape(words)}**" for words in (known_words(run), under_words(run)) if words]
     if verdict(run) != "PASS":
         blocks += _trouble(run)
-    blocks += [_checks(run), _phases(run), _environment(run), _teardown(run.teardown)]
+    blocks += [_checks(run), _phases(run), _environment(run), *map(_teardown, run.launches)]
     if verdict(run) in ("FAIL", "ERROR"):
         blocks.append(_log(run, folder))
     return _joined(blocks, [f"Reproduce:\n\n{fenced(cut_middle(visible(run.reproduce), BLOCK_BYTES), 'sh')}"])
@@ -112,21 +114,23 @@ def _trouble(run: Run) -> list[str]:
 def _checks(run: Run) -> str:
     rows: list[tuple[str, ...]] = []
     for check in run.checks:
+        name = code(launches.case(check.name, check.launch))
         outcome = {"pass": "✓", "fail": "**✗**", "not_tested": "—"}[check.outcome]
         if not check.measurements or check.outcome != "pass":
-            rows.append((outcome, code(check.name), escape(check.message), "", "", ""))
+            rows.append((outcome, name, escape(check.message), "", "", ""))
         for value in check.measurements:
             sense = "≤" if value.sense == "max" else "≥"
             limit = "" if value.limit is None else f"{sense} {number(value.limit)}"
             mark = "✓" if value.ok else "**✗**"
-            rows.append(
-                (mark, code(check.name), escape(value.name), escape(number(value.value)), escape(value.unit), limit)
-            )
+            rows.append((mark, name, escape(value.name), escape(number(value.value)), escape(value.unit), limit))
     return _table(("", "check", "measured", "value", "unit", "limit"), rows)
 
 
 def _phases(run: Run) -> str:
-    """A table where it went wrong, one line where it passed."""
+    """A table where it went wrong or several servers stand side by side, one line where one passed."""
+    if len(started := [each for each in run.launches if each.timeline.phases]) > 1:
+        order = launches.expected(run.resolved)
+        return _side_by_side(sorted(started, key=lambda each: order.index(launches.startup(each.launch))))
     phases = run.timeline.phases
     if verdict(run) == "PASS":
         shown = [(p.label, p.end - p.start) for p in phases if p.end is not None and p.end - p.start >= SHOWN_SECONDS]
@@ -145,24 +149,39 @@ def _phases(run: Run) -> str:
     return _table(("phase", "from s", "seconds", ""), rows)
 
 
+def _side_by_side(started: Sequence[Launched]) -> str:
+    """Seconds of every phase, a column a server; the last row is the time to ready."""
+    labels = dict.fromkeys(phase.label for each in started for phase in each.timeline.phases)
+    took = [{phase.label: _took(phase) for phase in each.timeline.phases} for each in started]
+    rows = [(label, *(column.get(label, "") for column in took)) for label in labels]
+    ready = [each.timeline.ready for each in started]
+    last = ("**ready after**", *("never" if seconds is None else f"**{seconds:.1f}**" for seconds in ready))
+    return _table(("seconds of", *(escape(each.launch) or "the server" for each in started)), [*rows, last])
+
+
+def _took(phase: Phase) -> str:
+    return f"{phase.end - phase.start:.1f}" if phase.end is not None and phase.completed else "not completed"
+
+
 def _environment(run: Run) -> str:
     steps = [f"{escape(name)} {seconds:.1f} s" for name, seconds in run.steps.items()]
     return " · ".join([*(f"{word} {code(value)}" for word, value in environment(run)), *steps])
 
 
-def _teardown(done: Teardown | None) -> str:
+def _teardown(launched: Launched) -> str:
+    done, who = launched.teardown, f"{escape(launched.launch)}: " if launched.launch else ""
     if done is None:
         return ""
     if not done.survivors and not done.left:
-        return f"Stopped in {done.seconds:.1f} s; no process left."
-    lines = [f"**Not clean after the stop** ({done.seconds:.1f} s: {escape('; '.join(done.steps))})"]
+        return f"{who}Stopped in {done.seconds:.1f} s; no process left."
+    lines = [f"{who}**Not clean after the stop** ({done.seconds:.1f} s: {escape('; '.join(done.steps))})"]
     lines += [f"- still alive: {code(name)}" for name in done.survivors]
     return "\n".join(lines + [f"- left: {code(name)}" for name in done.left])
 
 
 def _log(run: Run, folder: Path) -> str:
-    log = log_excerpt(folder, run.evidence, limit=LOG_BYTES)
-    return f"<details><summary>server.log</summary>\n\n{fenced(log)}\n\n</details>" if log else ""
+    log = log_excerpt(folder / run.log, run.evidence, limit=LOG_BYTES)
+    return f"<details><summary>{run.log}</summary>\n\n{fenced(log)}\n\n</details>" if log else ""
 
 
 def _run_row(run: Run) -> tuple[str, ...]:

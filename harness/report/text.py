@@ -53,21 +53,20 @@ def one_line(text: str, limit: int = 2_000) -> str:
     return " ".join(cut_middle(visible(short), limit).split())
 
 
-def log_excerpt(folder: Path, evidence: tuple[tuple[int, int], ...], *, limit: int, tail: bool = True) -> str:
-    """What of `server.log` tells the story: lines around the first evidence, then the last ones; empty without a log.
+def log_excerpt(file: Path, evidence: tuple[tuple[int, int], ...], *, limit: int, tail: bool = True) -> str:
+    """What of a server's log tells the story: lines around the first evidence, then the last ones; empty without a log.
 
     `evidence` has first and last line, counted from 1; `limit` is in bytes. Costs no more than reading up to the
     evidence, and nothing but a seek where there is none.
     """
-    file = folder / "server.log"
     if not file.is_file():
         return ""
     with file.open("rb") as log:
         shown, after = _window(log, evidence[0], limit // 2) if evidence else ("", 0)
         last = _tail(log, after, limit - len(shown.encode()) - 80) if tail else ""  # 80: the captions
     parts = (
-        f"server.log, around the cause:\n{shown}" if shown else "",
-        f"server.log, last lines:\n{last}" if last else "",
+        f"{file.name}, around the cause:\n{shown}" if shown else "",
+        f"{file.name}, last lines:\n{last}" if last else "",
     )
     return cut_middle("\n\n".join(part for part in parts if part), limit)
 

@@ -168,7 +168,8 @@ class Body(Strict):
     when: tuple[When, ...] = ()
     expect: Expect | None = None
     starts: tuple[Literal["cold", "warm"], ...] = ()
-    """Which compile caches a start finds; nothing given: as they are."""
+    """`[cold]`: with fresh compile caches; `[cold, warm]`: then once more, with those that the first start left.
+    Nothing given: one start, with the caches that all runs of a build share."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +179,8 @@ class RuntimeWords:
     own_flags: frozenset[str]
     parallel_flags: tuple[str, ...]
     subjects: frozenset[str]
+    references: frozenset[str] = frozenset()
+    """Words for a second launch: `no speculation`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -199,6 +202,7 @@ def registered() -> Registry:
             own_flags=runtime.own_flags,
             parallel_flags=runtime.parallel_flags,
             subjects=frozenset(runtime.subjects),
+            references=frozenset(runtime.references),
         )
         for name, runtime in RUNTIMES.items()
     }

@@ -138,7 +138,7 @@ _SENTENCES: dict[str, Callable[[_Place, Any], str]] = {
     "missing": _Place.missing,
     "extra_forbidden": _Place.unknown,
     "string_pattern_mismatch": _Place.pattern,
-    "harness": lambda place, context: f"`{place.name}`: {context['text']}",
+    "harness": lambda place, _: f"`{place.name}`: {place.found['msg']}",
     "literal_error": lambda p, c: f"`{p.name}` must be {c['expected'].replace(chr(39), '')}, not {described(p.node)}",
     "greater_than_equal": lambda p, c: f"`{p.name}` must be at least {c['ge']}, not {described(p.node)}",
     "greater_than": lambda p, c: f"`{p.name}` must be above {c['gt']:g}, not {described(p.node)}",

@@ -10,6 +10,8 @@ import math
 import re
 from collections.abc import Iterator
 
+from harness.build import parse
+from harness.errors import UsageError
 from harness.scenario.format import FLAG_PATTERN, Registry, RuntimeWords
 from harness.scenario.merge import merge
 from harness.scenario.problems import described, did_you_mean
@@ -26,6 +28,10 @@ def problems(root: Node, registry: Registry) -> Iterator[Problem]:
     yield from _nodes(root)
     yield from _subject(root, words)
     yield from _check_keys(root, registry)
+    yield from _starts(root)
+    yield from _limits_of_starts(root)
+    for check, node in _entries(root.child("checks")):
+        yield from _against(node.child("against"), f"checks.{check}.against", root, serve, words)
     for index, rule in enumerate(_items(root.child("when"))):
         yield from _when(rule, index, root, serve, words)
 
@@ -130,6 +136,43 @@ def _check_keys(root: Node, registry: Registry) -> Iterator[Problem]:
             if "_" in key and key in fields:
                 plain = key.replace("_", "-")
                 yield Problem.at(node.keys[key], f"unknown key `{key}` in `checks.{check}`; did you mean `{plain}`?")
+
+
+def _starts(root: Node) -> Iterator[Problem]:
+    node = root.child("starts")
+    given = [item.value for item in _items(node)]
+    if node and set(given) <= {"cold", "warm"} and given not in ([], ["cold"], ["cold", "warm"]):
+        yield Problem.at(node.mark, "`starts` is [cold] or [cold, warm]: a warm start needs the caches of a cold one")
+
+
+NEEDS_STARTS = {("warmup", "max-compiled"): ["cold"], ("warmup", "max-warm-ratio"): ["cold", "warm"]}
+"""Limits on what a start alone shows, and the starts that it takes."""
+
+
+def _limits_of_starts(root: Node) -> Iterator[Problem]:
+    given = [item.value for item in _items(root.child("starts"))]
+    for (check, key), needed in NEEDS_STARTS.items():
+        node = _mapping(_mapping(root.child("checks"), root).child(check), root).child(key)
+        if node and node.value is not None and not set(needed) <= set(given):
+            yield Problem.at(node.mark, f"`checks.{check}.{key}` needs `starts: [{', '.join(needed)}]`")
+
+
+def _against(node: Node | None, where: str, root: Node, serve: Node, words: RuntimeWords) -> Iterator[Problem]:
+    if node and isinstance(node.value, str) and words.references and node.value not in words.references:
+        hint = did_you_mean(node.value, words.references) or f"; known are {', '.join(sorted(words.references))}"
+        yield Problem.at(node.mark, f'unknown launch "{node.value}" in `{where}`{hint}')
+    if not node or not isinstance(node.value, dict):
+        return
+    changed = _mapping(node.child("serve"), node)
+    yield from flags(changed, f"{where}.serve", words)
+    if set(_keys(changed)) & set(words.parallel_flags):
+        yield from _gpus(root, merge(serve, changed), words, f"{where}.serve")
+    build = node.child("build")
+    if build and isinstance(build.value, str):
+        try:
+            parse(build.value)
+        except UsageError as error:
+            yield Problem.at(build.mark, f"`{where}.build`: {error.what}; {error.fix}")
 
 
 def _when(rule: Node, index: int, root: Node, serve: Node, words: RuntimeWords) -> Iterator[Problem]:

@@ -1,0 +1,210 @@
+"""Is what comes from the prefix cache what would be computed? The same greedy answers cold and cached, token by token.
+
+The cache keeps whole blocks, and the last token of a prompt is always computed; so prompts end around a block:
+
+    block - 1    ......7     nothing can be reused
+    block        .......8    nothing: its last token is computed, and with it the block
+    block + 1    .......8.   one block
+    2 blocks     ........ .......8            one block
+    shared       ........ ........ tail A     asked to fill the cache, then
+                 ........ ........ tail B     two blocks
+
+All are asked cold at once, each with a salt of its own (tail B too), then all again with the same salts (tail B with
+that of tail A). Each has another text: a block of the wrong prompt then shows. At temperature 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from harness.checks import counters, greedy
+from harness.checks.base import CheckContext, CheckResult, Measurement, Params
+from harness.checks.counters import NotCounted
+from harness.checks.greedy import Text, Tokens
+from harness.checks.outputs import Comparison, Pair, Tolerance
+from harness.client.answers import Generated
+from harness.errors import ScenarioError
+
+NAME = "prefix_cache"
+NAMES = ("block - 1", "block", "block + 1", "2 blocks", "shared prefix")
+TAIL = 4
+"""Tokens after a shared prefix. Few: the less is computed after cached blocks, the more an answer hangs on them."""
+
+
+class PrefixCacheParams(Params):
+    max_tokens: Annotated[int, Field(ge=1)] = 16
+    """Tokens that each answer has."""
+    tolerance: Tolerance = 0.5
+    """Nats between two tokens up to which they may change places."""
+    max_logprob_difference: Annotated[float, Field(gt=0)] | None = 1.0
+    """Largest difference of one token's log-probability, cold against cached, in nats; null: only reported."""
+    block_tokens: Annotated[int, Field(ge=1)] | None = None
+    """Tokens of one block of the cache, all ranks that share a context together; null: as the server says."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    name: str
+    prompt: Tokens
+    reusable: int
+    """Tokens of it that are in whole blocks when it is asked again."""
+    filler: Tokens | None = None
+    """Asked in place of it to fill the cache, where only a prefix is shared."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    cases: tuple[Case, ...]
+    too_long: tuple[str, ...]
+    """Those of `NAMES` that do not fit."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What the server answered and counted, in the order of the cases."""
+
+    cold: Sequence[Generated]
+    cached: Sequence[Generated]
+    cold_hits: float
+    """Tokens that cold requests found in the cache."""
+    hits: float
+
+
+class PrefixCache:
+    name = NAME
+    params: type[Params] = PrefixCacheParams
+
+    def prepare(self, params: PrefixCacheParams, *, model: str, corpora: Path) -> None:
+        """Nothing: it needs no file of the scenario."""
+
+    def run(self, context: CheckContext) -> CheckResult:
+        params: PrefixCacheParams = context.params
+        block = params.block_tokens or context.block_tokens()
+        if block is None:
+            text = "the server does not say how many tokens a block of its cache has: give `block-tokens`"
+            return CheckResult(name=NAME, outcome="not_tested", message=text)
+        longest = context.client.models().max_model_len
+        made = plan(
+            greedy.text(context.client, context.corpora), block=block, tokens=params.max_tokens, longest=longest
+        )
+        try:
+            return judge(params, made, _ask(context, params, made.cases), block=block)
+        except NotCounted as error:
+            return CheckResult(name=NAME, outcome="fail", message=str(error))
+
+
+def plan(text: Text, *, block: int, tokens: int, longest: int | None) -> Plan:
+    """The cases that fit beside an answer into the longest sequence that the model takes. Pure.
+
+    Raises:
+        ScenarioError: none fits that could reuse a block.
+    """
+    room = math.inf if longest is None else longest - tokens
+    lengths = (block - 1, block, block + 1, 2 * block)
+    repeated = [_repeated(text, *case, block) for case in zip(NAMES, lengths, strict=False) if case[1]]
+    # Two blocks: with a drafter that looks ahead (EAGLE) the last block that matches is computed again.
+    wanted = (*repeated, _shared(text, block, blocks=2 if 2 * block + TAIL <= room else 1))
+    fitting = tuple(case for case in wanted if len(case.prompt) <= room)
+    if not any(case.reusable for case in fitting):
+        raise ScenarioError(
+            f"no prompt fits that could reuse a cache block: a block has {block} tokens, an answer {tokens}, "
+            f"and the model takes {longest} in all",
+            fix=f"raise `max-model-len` in `serve` to {2 * block + TAIL + tokens} (at least {block + 1 + tokens})",
+        )
+    return Plan(cases=fitting, too_long=tuple(case.name for case in wanted if case not in fitting))
+
+
+def _repeated(text: Text, name: str, length: int, block: int) -> Case:
+    reusable = (length - 1) // block * block
+    return Case(name=name, prompt=text.prompt(length, start=_start(text, name)), reusable=reusable)
+
+
+def _shared(text: Text, block: int, *, blocks: int) -> Case:
+    size, name = block * blocks, "shared prefix"
+    filler = text.prompt(size + TAIL, start=_start(text, name))
+    start = next(at for at, token in enumerate(text.tokens) if token != filler[size])
+    return Case(name=name, prompt=(*filler[:size], *text.piece(TAIL, start=start)), filler=filler, reusable=size)
+
+
+def _start(text: Text, name: str) -> int:
+    """A place in the text for each case."""
+    return len(text.tokens) * NAMES.index(name) // len(NAMES)
+
+
+def _ask(context: CheckContext, params: PrefixCacheParams, cases: Sequence[Case]) -> Asked:
+    ask = partial(greedy.question, context.client, tokens=params.max_tokens)
+    salted = [(case, greedy.salt()) for case in cases]
+    begun = counters.snapshot(context)
+    cold = [ask(case.prompt, salt=greedy.salt() if case.filler else salt) for case, salt in salted]
+    fillers = [ask(case.filler, salt=salt) for case, salt in salted if case.filler]
+    first = context.client.together([*cold, *fillers])[: len(cold)]
+    filled = counters.settled(context, begun)
+    second = context.client.together([ask(case.prompt, salt=salt) for case, salt in salted])
+    reused = counters.settled(context, filled.after)
+    hits = context.names.prefix_hits
+    return Asked(cold=first, cached=second, cold_hits=filled.of(hits), hits=reused.of(hits))
+
+
+def judge(params: PrefixCacheParams, made: Plan, asked: Asked, *, block: int) -> CheckResult:
+    """The result of all cases. Pure."""
+    compared = _compared(params, made, asked)
+    reusable = sum(case.reusable for case in made.cases)
+    found = f"{asked.hits:g} of {reusable} tokens in whole blocks came from the prefix cache"
+    if asked.hits <= 0:
+        fault: str | None = f"no token came from the prefix cache, of {reusable} in whole blocks"
+    elif asked.cold_hits > 0:
+        fault = f"prompts that share no `cache_salt` shared {asked.cold_hits:g} tokens in the prefix cache"
+    else:
+        fault = compared.fault()
+    ties = f"{len(made.cases)} prompts, cold and cached alike, {len(compared.divergences)} near ties"
+    unfit = f"; {len(made.too_long)} too long for the model and not tested" if made.too_long else ""
+    return CheckResult(
+        name=NAME,
+        outcome="fail" if fault else "pass",
+        message=(fault or f"{found}; {ties}") + unfit,
+        measurements=(*_measured(made, asked, reusable, block), *compared.measurements()),
+        detail=_detail(made, asked, compared),
+        shows=("prefix_cache",) if asked.hits > 0 else (),
+    )
+
+
+def _compared(params: PrefixCacheParams, made: Plan, asked: Asked) -> Comparison:
+    answers = zip(made.cases, asked.cold, asked.cached, strict=True)
+    return Comparison(
+        pairs=tuple(Pair(prompt=len(case.prompt), first=a, second=b, name=case.name) for case, a, b in answers),
+        names=("cold", "cached"),
+        tokens=params.max_tokens,
+        tolerance=params.tolerance,
+        max_difference=params.max_logprob_difference,
+    )
+
+
+def _measured(made: Plan, asked: Asked, reusable: int, block: int) -> tuple[Measurement, ...]:
+    hit, cold = asked.hits > 0, asked.cold_hits <= 0
+    return (
+        Measurement(name="block", value=block, unit="tokens"),
+        Measurement(name="hit_tokens", value=asked.hits, unit="tokens", limit=1, sense="min", ok=hit),
+        Measurement(name="reusable_tokens", value=reusable, unit="tokens"),
+        Measurement(name="cold_hit_tokens", value=asked.cold_hits, unit="tokens", limit=0, ok=cold),
+        Measurement(name="not_tested", value=len(made.too_long), unit="prompts"),
+    )
+
+
+def _detail(made: Plan, asked: Asked, compared: Comparison) -> dict[str, Any]:
+    """Hits of one prompt are null where the server does not give them."""
+    answers = zip(made.cases, asked.cached, strict=True)
+    return {
+        "prompts": {
+            case.name: {"tokens": len(case.prompt), "reusable": case.reusable, "hit": answer.cached}
+            for case, answer in answers
+        },
+        "not tested": list(made.too_long),
+        "divergences": compared.detail(),
+    }

@@ -1,0 +1,114 @@
+"""The time to ready, held against what is normal for this scenario on this class of node.
+
+Judged when the server is gone, from the history of runs (baseline/judgement.py states the rule). A regression is a
+failure with a signature as any other, so that it can be bisected; the phase that grew most is named.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from harness.baseline.judgement import FEWEST, Normal, normal
+from harness.baseline.samples import READY, Sample, samples
+from harness.checks.base import Aftermath, AfterStop, CheckContext, CheckResult, Measurement, Params
+
+if TYPE_CHECKING:
+    from harness.baseline.history import History
+
+NAME = "startup_time"
+Past = Mapping[tuple[str, str], Sequence[float]]
+"""Seconds of the runs before by (start, name), oldest first."""
+
+
+class StartupTimeParams(Params):
+    fewest: Annotated[int, Field(ge=FEWEST)] = FEWEST
+    """Runs in the history below which nothing is judged."""
+    max_slowdown: Annotated[float, Field(gt=1)] | None = None
+    """Also a limit: this many times the median, however noisy the history is."""
+
+
+class StartupTime:
+    name = NAME
+    params: type[Params] = StartupTimeParams
+
+    def prepare(self, params: StartupTimeParams, *, model: str, corpora: Path) -> None:
+        """Look whether the history can be read, before minutes are spent on a start."""
+        del params, model, corpora  # it is the same for all
+        _history().lines()
+
+    def run(self, context: CheckContext) -> AfterStop:
+        params: StartupTimeParams = context.params
+
+        def finish(aftermath: Aftermath) -> CheckResult:
+            return judge(params, samples(aftermath.run), _history().past(aftermath.run))
+
+        return AfterStop(finish=finish)
+
+
+def judge(params: StartupTimeParams, now: Sequence[Sample], past: Past) -> CheckResult:
+    """`now`: the times of this run's own starts. Pure."""
+    starts = [sample for sample in now if sample.name == READY]
+    measurements: list[Measurement] = []
+    faults, unknown = [], []
+    for sample in starts:
+        before = past.get((sample.start, READY), ())
+        usual = normal(before) if len(before) >= params.fewest else None
+        of = f"_{sample.start}" if sample.start else ""
+        limit = _limit(params, usual)
+        slow = limit is not None and sample.seconds > limit
+        measurements += [
+            _seconds(f"time_to_ready{of}", sample.seconds, limit, ok=not slow),
+            Measurement(name=f"history{of}", value=len(before), unit="runs"),
+            *([_seconds(f"median{of}", usual.median), _seconds(f"spread{of}", usual.spread)] if usual else []),
+        ]
+        if usual is None:
+            unknown.append(f"{len(before)} of {params.fewest} runs")
+        elif slow:
+            faults.append(_fault(sample, usual.median, limit, _grown(sample.start, now, past)))
+    few = f"nothing to compare with yet: the history has {', '.join(unknown)}" if unknown else ""
+    shown = "; ".join(f"{each.start} ready after {each.seconds:.1f} s".lstrip() for each in starts)
+    return CheckResult(
+        name=NAME,
+        outcome="fail" if faults else "not_tested" if unknown else "pass",
+        message="; ".join(faults) or few or shown,
+        measurements=tuple(measurements),
+    )
+
+
+def _history() -> History:
+    from harness.baseline.history import History  # noqa: PLC0415 - it knows environments, they records, those the checks
+
+    return History()
+
+
+def _limit(params: StartupTimeParams, usual: Normal | None) -> float | None:
+    if usual is None:
+        return None
+    factor = params.max_slowdown
+    return usual.limit if factor is None else min(usual.limit, factor * usual.median)
+
+
+def _fault(sample: Sample, median: float, limit: float | None, grown: str) -> str:
+    lead = f"{sample.start} start: " if sample.start else ""
+    return f"{lead}ready after {sample.seconds:.1f} s, at most {limit:.1f} s is normal (median {median:.1f} s){grown}"
+
+
+def _grown(start: str, now: Sequence[Sample], past: Past) -> str:
+    """The phase that took most longer than its median; nothing where no phase did."""
+    more = {
+        sample.name: sample.seconds - statistics.median(before)
+        for sample in now
+        if sample.start == start and sample.name != READY and (before := past.get((start, sample.name)))
+    }
+    worst = max(more, key=lambda name: more[name], default=None)
+    return f"; {worst} grew most, by {more[worst]:.1f} s" if worst and more[worst] > 0 else ""
+
+
+def _seconds(name: str, value: float, limit: float | None = None, *, ok: bool = True) -> Measurement:
+    rounded = None if limit is None else round(limit, 3)
+    return Measurement(name=name, value=round(value, 3), unit="s", limit=rounded, ok=ok)

@@ -1,0 +1,186 @@
+"""The servers of a run in their order, and what is judged when they are gone; launches.py says which.
+
+    own starts ─▶ second servers, for the checks that compare ─▶ checks of what the servers left ─▶ one finding
+
+The first server with which something is wrong is the last one launched: what would come after it is not run, and that
+is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from harness import launches
+from harness.checks import CHECKS
+from harness.checks.against import Against
+from harness.checks.base import Aftermath, AfterStop, CheckContext, CheckResult, Unfinished
+from harness.conduct import Finding, Half, failed
+from harness.environment import Environment, cache_root, scratch
+from harness.errors import ScenarioError
+from harness.record import Run, Teardown
+from harness.scenario import Scenario
+from harness.serving import Job, Served, Serving
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Own:
+    """The scenario's own server."""
+
+    scenario: Scenario
+    environment: Environment
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Second:
+    """A server whose answers are held against those of the scenario's own."""
+
+    label: str
+    against: Against
+    scenario: Scenario
+    environment: Environment
+    other_build: str | None
+    """Where it is not of the run's own build."""
+
+
+def carry_out(serving: Serving, own: Own, seconds: Sequence[Second]) -> tuple[Finding, Teardown]:
+    """Launch them all and judge them all; the record then speaks of the server that the finding is about.
+
+    Raises:
+        ScenarioError: a server of another build did not do what it was asked, so there is nothing to compare with.
+        HarnessError, Interrupted, KeyboardInterrupt: after the server was taken down.
+    """
+    last = first = _starts(serving, own)
+    spoken = serving.recorder.run.launch
+    for number, second in enumerate(seconds, start=1):
+        halves = {name: half for name, half in first.halves.items() if _asks(half, second)}
+        if halves and last.good:
+            last = _second(serving, second, halves, folder=f"against-{number}")
+    finding = last.finding
+    if first.good:
+        finding = _judge_after(serving, first.halves, finding, own=spoken)
+    if not last.teardown.held and (finding.signature is None or finding.judged):
+        serving.recorder.speak_of(spoken)
+    _not_run(serving, first.halves, finding)
+    return (finding if finding.signature else Finding(reason=_passed(serving.recorder.run))), last.teardown
+
+
+# --- the scenario's own
+
+
+def _starts(serving: Serving, own: Own) -> Served:
+    cold: float | None = None
+    with _caches(own) as caches:
+        for start in launches.starts(own.scenario):
+            served = serving.serve(
+                Job(
+                    scenario=own.scenario,
+                    environment=own.environment,
+                    work={name: CHECKS[name].run for name in start.checks},
+                    caches=caches,
+                    name=start.name,
+                    folder=start.folder,
+                    cold=cold,
+                )
+            )
+            cold = served.ready
+            if not served.good:
+                break
+    return _told(served, f"{start.name} start: " if start.name else "")
+
+
+@contextmanager
+def _caches(own: Own) -> Iterator[Path]:
+    """The folder of what is compiled: a fresh one where there is a cold start, else the one that all runs share."""
+    if not own.scenario.starts:
+        yield _shared(own.scenario, own.environment)
+        return
+    with scratch.folder("compiled-runs") as place:
+        yield place
+
+
+def _shared(scenario: Scenario, environment: Environment) -> Path:
+    name = f"{scenario.runtime}-{environment.version}-{environment.accelerator}"
+    return cache_root() / "compiled" / name
+
+
+def _told(served: Served, lead: str) -> Served:
+    finding = served.finding
+    return replace(served, finding=replace(finding, reason=f"{lead}{finding.reason}")) if finding.signature else served
+
+
+# --- second servers
+
+
+def _asks(half: Half, second: Second) -> bool:
+    return isinstance(half.rest, Unfinished) and half.rest.against == second.against
+
+
+def _second(serving: Serving, second: Second, halves: Mapping[str, Half], *, folder: str) -> Served:
+    served = serving.serve(
+        Job(
+            scenario=second.scenario,
+            environment=second.environment,
+            work={name: partial(_finished, half) for name, half in halves.items()},
+            caches=_shared(second.scenario, second.environment),
+            name=second.label,
+            folder=folder,
+            other_build=second.other_build,
+        )
+    )
+    if second.other_build and served.finding.signature and not served.finding.judged:
+        raise ScenarioError(
+            f"there is nothing to compare with, for the server with {second.label} failed: {served.finding.reason}",
+            fix=f"see {folder}/server.log, or compare with another build",
+        )
+    return served if served.finding.judged else _told(served, f"the server with {second.label}: ")
+
+
+def _finished(half: Half, context: CheckContext) -> CheckResult:
+    assert isinstance(half.rest, Unfinished)
+    result = half.rest.finish(half.rest.ask(context))
+    return replace(result, seconds=result.seconds + half.seconds, asking=result.asking + half.asking)
+
+
+# --- when they are gone
+
+
+def _judge_after(serving: Serving, halves: Mapping[str, Half], finding: Finding, *, own: str) -> Finding:
+    """All of these are judged, as that costs nothing; the first that fails is the finding, if there is none yet."""
+    run = serving.recorder.run
+    aftermath = Aftermath(run=run, own=next(each for each in run.launches if each.launch == own))
+    for half in halves.values():
+        if isinstance(half.rest, AfterStop):
+            result = half.rest.finish(aftermath)
+            _add(serving, replace(result, seconds=half.seconds, asking=half.asking))
+            if result.outcome == "fail" and finding.signature is None:
+                finding = failed(result)
+    return finding
+
+
+def _not_run(serving: Serving, halves: Mapping[str, Half], finding: Finding) -> None:
+    done = {result.name for result in serving.recorder.run.checks}
+    for name in halves:
+        if name not in done:
+            _add(serving, CheckResult(name=name, outcome="not_tested", message=f"not run: {finding.reason}"))
+
+
+def _add(serving: Serving, result: CheckResult) -> None:
+    serving.recorder.update(checks=(*serving.recorder.run.checks, result))
+    serving.on_event(launches.told(result))
+
+
+def _passed(run: Run) -> str:
+    """`ready after 20.1 s, 5 checks passed`."""
+    own = [each for each in run.launches if each.launch in {"", *run.resolved["starts"]}]
+    ready = [
+        f"{f'{each.launch} start ' if each.launch else ''}ready after {each.timeline.ready or 0:.1f} s" for each in own
+    ]
+    words = f"{', '.join(ready)}, {sum(check.outcome == 'pass' for check in run.checks)} checks passed"
+    open_ = [launches.case(check.name, check.launch) for check in run.checks if check.outcome == "not_tested"]
+    words += f"; {', '.join(open_)} not tested" if open_ else ""
+    dark = [word for word, on in run.subject.items() if not on]
+    return f"{words}; nothing showed that {', '.join(dark)} was on" if dark else words

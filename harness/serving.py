@@ -1,0 +1,194 @@
+"""One server of a run: plan it, start it, follow it, take it down, prove that nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness import clock, launch, node
+from harness.checks.base import CheckResult
+from harness.conduct import Assignment, Conduct, Finding, Half, Work
+from harness.environment import Environment
+from harness.errors import HarnessError, Interrupted
+from harness.events import Event, OnEvent
+from harness.masking import Masker
+from harness.node import Lease
+from harness.record import Teardown
+from harness.recorder import Recorder
+from harness.runtimes import RUNTIMES
+from harness.scenario import Scenario
+from harness.server import footprint
+from harness.server.footprint import Footprint
+from harness.server.living import Server
+
+GPU_RETURN_SECONDS = 30.0
+"""After the last process of a server is gone, the driver needs a moment to give its memory back."""
+GPU_SLACK_MIB = 64
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """One server to launch, and what for."""
+
+    scenario: Scenario
+    environment: Environment
+    work: Mapping[str, Work]
+    """What it is asked, by the name of the check, in order."""
+    caches: Path
+    """Folder of what it compiles."""
+    name: str = ""
+    """Where the scenario has several: `cold`."""
+    folder: str = ""
+    """Where its log goes, below the run's folder."""
+    other_build: str | None = None
+    """Where it is not of the run's own build."""
+    cold: float | None = None
+    """Seconds to ready of the cold start before it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Served:
+    """What is known of a server that is gone."""
+
+    finding: Finding
+    teardown: Teardown
+    ready: float | None
+    """Seconds that it took to be ready."""
+    halves: Mapping[str, Half]
+    """What its checks left to be judged later, by name."""
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing was wrong with it, and nothing of it is left."""
+        return self.finding.signature is None and not self.teardown.held
+
+
+class Serving:
+    """Launches the servers of one run, one at a time, on one lease."""
+
+    def __init__(self, recorder: Recorder, lease: Lease, *, port: int | None, grace: float, on_event: OnEvent) -> None:
+        self.recorder, self.on_event = recorder, on_event
+        self._lease, self._port, self._grace = lease, port, grace
+
+    def serve(self, job: Job) -> Served:
+        """Launch one server, do its work, take it down; everything stands in the record.
+
+        Raises:
+            HarnessError, Interrupted, KeyboardInterrupt: after the server was taken down.
+        """
+        log = Path(job.folder, "server.log").as_posix()
+        self.recorder.begin(job.name, log=log, other_build=job.other_build)
+        conduct, server = self._prepared(job)
+        before = self._footprint(None)
+        with server:
+            finding, teardown = self._conducted(conduct, server, job.name)
+        teardown = self._with_gpus(teardown, before.gpus)
+        memory = {"before": before, **conduct.memory, "after": self._footprint(None)}
+        self.recorder.update(timeline=conduct.timeline, teardown=teardown, exit=finding.exit, memory=memory)
+        return Served(finding=finding, teardown=teardown, ready=conduct.timeline.ready, halves=conduct.halves)
+
+    def _prepared(self, job: Job) -> tuple[Conduct, Server]:
+        recorder, scenario = self.recorder, job.scenario
+        runtime, budgets = RUNTIMES[scenario.runtime], scenario.budgets
+        planned = launch.plan(
+            scenario,
+            runtime=runtime,
+            environment=job.environment,
+            lease=self._lease,
+            inherited=os.environ,
+            caches=job.caches,
+            port=self._port or node.free_port(),
+            name=f"{scenario.name}-{uuid.uuid4().hex[:8]}",
+        )
+        recorder.masker = Masker((*recorder.masker.secrets, *planned.secrets))
+        recorder.update(argv=planned.argv, env=planned.recorded_env)
+        folder = recorder.folder / job.folder
+        folder.mkdir(exist_ok=True)
+        conduct = Conduct(
+            Assignment(
+                scenario=scenario,
+                launch=planned,
+                runtime=runtime,
+                work=job.work,
+                node_class=recorder.run.node_class,
+                name=job.name,
+                cold=job.cold,
+            ),
+            folder=folder,
+            masker=recorder.masker,
+            on_event=lambda event: self._record_phase(event, conduct),
+            footprint=self._footprint,
+        )
+        server = Server(
+            planned,
+            folder=folder,
+            health_path=runtime.health_path,
+            literals=runtime.literals,
+            startup=budgets.startup,
+            silence=budgets.silence,
+            stop=budgets.stop,
+            masker=recorder.masker,
+            on_line=conduct.on_line,
+        )
+        return conduct, server
+
+    def _footprint(self, root: int | None) -> Footprint:
+        return footprint.take(root, node.gpu_used_mib(self._lease.gpus))
+
+    def _record_phase(self, event: Event, conduct: Conduct) -> None:
+        if event.kind == "phase":
+            self.recorder.update(timeline=conduct.timeline)  # a killed node leaves how far it came
+        self.on_event(event)
+
+    def _conducted(self, conduct: Conduct, server: Server, name: str) -> tuple[Finding, Teardown]:
+        recorder = self.recorder
+        spawn = f"spawn, {name}" if name else "spawn"
+        self.on_event(Event(kind="spawned", text=spawn, t=0.0, tail=lambda: next(iter(server.tail(1)), "")))
+        earlier, shown = recorder.run.checks, recorder.run.subject
+        try:
+            finding = conduct.follow(server)
+        except (Interrupted, KeyboardInterrupt) as error:
+            recorder.update(**_facts(conduct, earlier, shown))
+            recorder.interrupt(error)  # first the record, then the teardown: a CI agent kills after ten seconds
+            recorder.finish(teardown=server.stop(within=self._grace))
+            raise
+        except HarnessError:
+            recorder.update(**_facts(conduct, earlier, shown), teardown=server.stop())
+            raise
+        lifetime = clock.now() - server.started
+        conduct.stopping(lifetime)
+        recorder.update(**_facts(conduct, earlier, shown), lifetime=round(lifetime, 3))
+        teardown = server.stop()
+        conduct.stopped(clock.now() - server.started)
+        return finding, teardown
+
+    def _with_gpus(self, teardown: Teardown, before: Mapping[str, int]) -> Teardown:
+        """Wait until the memory of every leased GPU is back where it was, and say where it is not."""
+        deadline = clock.Deadline.after(GPU_RETURN_SECONDS)
+        while held := _held(before, node.gpu_used_mib(self._lease.gpus)):
+            if deadline.expired:
+                return replace(teardown, left=(*teardown.left, *held))
+            clock.sleep(0.25)
+        return teardown
+
+
+def _facts(conduct: Conduct, earlier: tuple[CheckResult, ...], shown: Mapping[str, bool]) -> dict[str, Any]:
+    """What this server adds to the record, beside what the servers before it left there."""
+    return {
+        "timeline": conduct.timeline,
+        "choices": dict(conduct.choices),
+        "subject": {word: on or shown.get(word, False) for word, on in {**shown, **conduct.subject}.items()},
+        "checks": (*earlier, *conduct.checks),
+    }
+
+
+def _held(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
+    return [
+        f"GPU {uuid} holds {used - before[uuid]} MiB more than before the run"
+        for uuid, used in after.items()
+        if used > before[uuid] + GPU_SLACK_MIB
+    ]

@@ -1,0 +1,225 @@
+"""Several servers in one run, around the stand-in: who is launched, who is not, what the record then says.
+
+Real servers with a cold and a warm start, and with a second server to compare with, are in tests/real.
+"""
+
+import json
+
+import pytest
+from standin_build import HEALTHY, make_build, make_scenario
+
+from harness import run, scenario, sequence
+from harness.checks.against import Against
+from harness.checks.base import AfterStop, CheckResult, Params, Unfinished
+from harness.client.answers import ServerGone
+from harness.record import load
+from harness.scenario.format import registered
+
+DIES = [["err", "RuntimeError: no room"], ["exit", 1]]
+
+
+def steps(given):
+    return f"{{env: {{STANDIN_STEPS: {json.dumps(json.dumps(given))}}}}}"
+
+
+class Compares(Params):
+    against: Against
+    equal: bool = True
+
+
+class Comparing:
+    """Answers are the names of the servers' folders: where the log of each lies."""
+
+    params = Compares
+
+    def __init__(self, name="compare"):
+        self.name = name
+
+    def prepare(self, params, *, model, corpora):
+        pass
+
+    def run(self, context):
+        ours = context.log.parent.name
+
+        def finish(theirs):
+            equal = context.params.equal
+            message = f"{theirs} after {ours}" if equal else "first divergence at token 7"
+            return CheckResult(name=self.name, outcome="pass" if equal else "fail", message=message)
+
+        return Unfinished(against=context.params.against, ask=lambda second: second.log.parent.name, finish=finish)
+
+
+class Asking(Comparing):
+    """The second server does not answer."""
+
+    def run(self, context):
+        def ask(second):
+            raise ServerGone("POST /v1/completions", "was cut off", request=1)
+
+        return Unfinished(against=context.params.against, ask=ask, finish=lambda _: None)
+
+
+class Warms(Comparing):
+    params = Params
+
+    def run(self, context):
+        message = f"ready {context.ready > 0}, cold {context.cold is not None}, in {context.log.parent.name}"
+        return CheckResult(name="warmup", outcome="pass", message=message)
+
+
+class Fails(Warms):
+    def run(self, context):
+        return CheckResult(name="warmup", outcome="fail", message="too slow")
+
+
+class Afterwards(Comparing):
+    params = Params
+
+    def run(self, context):
+        def finish(aftermath):
+            found = [each.teardown is not None for each in aftermath.run.launches]
+            return CheckResult(name=self.name, outcome="fail" if self.name == "bad" else "pass", message=f"{found}")
+
+        return AfterStop(finish=finish)
+
+
+@pytest.fixture
+def go(tmp_path, monkeypatch):
+    build = make_build(tmp_path)
+
+    def execute(checks, *lines, on_event=lambda _: None):
+        params = {name: check.params for name, check in checks.items()}
+        registry = scenario.Registry(runtimes=registered().runtimes, checks=params)
+        for module in (run, sequence):
+            monkeypatch.setattr(module, "CHECKS", checks)
+        asked = scenario.load(make_scenario(tmp_path, HEALTHY, *lines), registry=registry)
+        done = run.execute(asked, build=build, out=tmp_path / "reports", on_event=on_event)
+        assert load(tmp_path / "reports" / done.id) == done
+        assert done.state == "finished"
+        assert all(each.teardown.survivors == () for each in done.launches if each.argv)
+        return done
+
+    return execute
+
+
+def test_a_cold_and_a_warm_start_share_caches_of_their_own(go, tmp_path):
+    done = go({"warmup": Warms()}, "checks: {warmup: {}}", "starts: [cold, warm]")
+    assert done.verdict == "PASS", done.reason
+    assert [each.launch for each in done.launches] == ["cold", "warm"]
+    assert [(check.launch, check.message.split(", in ")[0]) for check in done.checks] == [
+        ("cold", "ready True, cold False"),
+        ("warm", "ready True, cold True"),
+    ]
+    assert [each.log for each in done.launches] == ["cold/server.log", "server.log"]
+    assert {"cold/server.log", "server.log"} <= set(done.artifacts)
+    assert done.reason.startswith("cold start ready after ")
+    assert ", warm start ready after " in done.reason
+    places = {each.env["VLLM_CACHE_ROOT"] for each in done.launches}
+    assert len(places) == 1
+    assert "compiled-runs" in places.pop()
+
+
+def test_where_the_cold_start_fails_there_is_no_warm_one(go):
+    done = go({"warmup": Fails(), "compare": Comparing()}, "checks: {warmup: {}}", "starts: [cold, warm]")
+    assert (done.verdict, done.launch, done.others, done.log) == ("FAIL", "cold", (), "cold/server.log")
+    assert done.reason == "cold start: check warmup: too slow"
+
+
+def test_a_second_server_is_compared_with_the_first(go):
+    done = go({"compare": Comparing()}, f"checks: {{compare: {{against: {steps([['say', 'b'], *HEALTHY])}}}}}")
+    assert done.verdict == "PASS", done.reason
+    (second,) = done.others
+    assert (done.launch, second.launch, second.log) == ("", "env.STANDIN_STEPS set", "against-1/server.log")
+    assert [check.message for check in done.checks] == [f"against-1 after {done.id}"]
+    assert done.reason.endswith(" s, 1 checks passed")
+    assert second.timeline.ready is not None
+
+
+def test_checks_that_want_the_same_second_server_share_it(go):
+    other = steps([["say", "b"], *HEALTHY])
+    done = go(
+        {"compare": Comparing(), "more": Comparing("more")},
+        f"checks: {{compare: {{against: {other}}}, more: {{against: {other}}}}}",
+    )
+    assert (done.verdict, len(done.others), [check.name for check in done.checks]) == ("PASS", 1, ["compare", "more"])
+
+
+def test_a_difference_is_the_first_servers_failure(go):
+    other = steps([["say", "b"], *HEALTHY])
+    done = go({"compare": Comparing()}, f"checks: {{compare: {{against: {other}, equal: false}}}}")
+    assert (done.verdict, done.signature.kind) == ("FAIL", "check_failed")
+    assert done.reason == "check compare: first divergence at token 7"
+    assert (done.launch, done.log, len(done.others)) == ("", "server.log", 1), "it is about the scenario's own server"
+
+
+def test_a_second_server_that_dies_is_named(go):
+    done = go(
+        {"compare": Comparing(), "after": Afterwards("after")},
+        f"checks: {{compare: {{against: {steps(DIES)}}}, after: {{}}}}",
+    )
+    assert (done.verdict, done.exit, done.log) == ("FAIL", "exit 1", "against-1/server.log")
+    assert done.reason.startswith("the server with env.STANDIN_STEPS set: died in spawn")
+    assert done.signature.title == "RuntimeError: no room"
+    assert [(check.name, check.outcome) for check in done.checks] == [("after", "pass"), ("compare", "not_tested")]
+    (own,) = done.others
+    assert (own.launch, own.log, own.exit) == ("", "server.log", None)
+
+
+def test_a_second_server_that_does_not_answer_is_named(go):
+    done = go({"compare": Asking()}, f"checks: {{compare: {{against: {steps([['say', 'b'], *HEALTHY])}}}}}")
+    assert done.verdict == "FAIL"
+    assert done.reason.startswith("the server with env.STANDIN_STEPS set: check compare, request 1: POST")
+    assert [check.outcome for check in done.checks] == ["fail"]
+
+
+def test_another_build_that_does_not_start_is_no_failure_of_this_one(go, tmp_path):
+    other = make_build(tmp_path / "other")
+    against = f"{{build: '{other}', {steps(DIES)[1:]}"
+    done = go({"compare": Comparing()}, f"checks: {{compare: {{against: {against}}}}}")
+    assert (done.verdict, done.blame, done.signature) == ("ERROR", "scenario", None)
+    assert done.reason.startswith("there is nothing to compare with, for the server with build venv:")
+    assert "RuntimeError: no room" in done.reason
+    assert done.fix.startswith("see against-1/server.log")
+
+
+def test_another_build_answers(go, tmp_path):
+    other = make_build(tmp_path / "other")
+    done = go({"compare": Comparing()}, f"checks: {{compare: {{against: {{build: '{other}'}}}}}}")
+    assert done.verdict == "PASS", done.reason
+    (second,) = done.others
+    assert second.other_build == f"{other} (unknown)"
+    assert second.argv[0] != done.argv[0]
+    assert f"environment, build {other}" in done.steps
+
+
+def test_what_is_the_same_is_an_error_before_anything_starts(go):
+    done = go({"compare": Comparing()}, "checks: {compare: {against: no speculation}}")
+    assert (done.verdict, done.blame, done.argv) == ("ERROR", "scenario", ())
+    assert "would be the same as the scenario's own" in done.reason
+
+
+def test_checks_after_the_stop_see_every_server_gone(go):
+    checks = {"after": Afterwards("after"), "compare": Comparing()}
+    done = go(checks, f"checks: {{after: {{}}, compare: {{against: {steps([['say', 'b'], *HEALTHY])}}}}}")
+    assert [(check.name, check.message) for check in done.checks] == [
+        ("compare", f"against-1 after {done.id}"),
+        ("after", "[True, True]"),
+    ]
+
+
+def test_all_checks_after_the_stop_are_judged_and_the_first_that_fails_is_the_finding(go):
+    checks = {"bad": Afterwards("bad"), "after": Afterwards("after")}
+    done = go(checks, "checks: {bad: {}, after: {}}")
+    assert (done.verdict, done.reason) == ("FAIL", "check bad: [True]")
+    assert [(check.name, check.outcome) for check in done.checks] == [("bad", "fail"), ("after", "pass")]
+    assert done.signature.kind == "check_failed"
+
+
+def test_what_was_left_for_later_is_not_run_after_a_failure(go):
+    checks = {"compare": Comparing(), "bad": Fails()}
+    done = go(checks, f"checks: {{compare: {{against: {steps([['say', 'b'], *HEALTHY])}}}, bad: {{}}}}")
+    assert (done.verdict, done.others) == ("FAIL", ())
+    assert [(check.name, check.outcome, check.message) for check in done.checks] == [
+        ("warmup", "fail", "too slow"),
+        ("compare", "not_tested", "not run: check warmup: too slow"),
+    ]
