@@ -165,4 +165,17 @@ def test_a_verification_that_accepts_every_draft(vllm_build, tmp_path):
     check = results(done)["spec_decode"]
     assert (done.verdict, check.outcome) == ("FAIL", "fail")
     assert "the speculative answer to a prompt of" in check.message
-    assert numbers(check)["acceptance_length"] > 3
+    assert numbers(check)["acceptance_length"] == 4
+
+
+@pytest.mark.slow
+def test_a_verification_that_only_another_launch_can_tell(vllm_build, tmp_path):
+    """Damaged: every drafted token counts as the likeliest, also in the log-probabilities of the answers."""
+    damage = plugin(tmp_path / "plugin", "believes_all", BELIEVES_ALL)
+    against = 'checks.spec_decode={"against": "no speculation"}'
+    done = execute(vllm_build, tmp_path / "out", NGRAM, against, *BARE, damage)
+    check = results(done)["spec_decode"]
+    assert (done.verdict, check.outcome) == ("FAIL", "fail")
+    assert "the speculative and the reference answer to a prompt of" in check.message
+    assert numbers(check)["wrong_answers"] == 0
+    assert numbers(check)["acceptance_length"] == 4
