@@ -115,7 +115,7 @@ def test_wrong_blocks_of_the_prefix_cache(vllm_build, tmp_path):
     assert (done.verdict, done.signature.kind, check.outcome) == ("FAIL", "check_failed", "fail")
     assert "the cold and the cached answer to a prompt of" in check.message
     assert numbers(check)["hit_tokens"] > 0
-    assert numbers(check)["divergences"] > 1
+    assert numbers(check)["divergences"] > 0, "how many depends on what is in the blocks beside"
 
 
 @pytest.mark.slow
