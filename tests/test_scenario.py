@@ -786,7 +786,7 @@ def test_the_flagship():
     }
     assert (mini.model, mini.serve["load-format"]) == (str(PROJECT / "scenarios/models/kimi_k3_mini"), "dummy")
     assert list(full.checks) == ["warmup", "perplexity"]
-    assert full.hint(None) == "try `--variant mini` on one GPU, or `tiny_lm`"
+    assert full.hint(None) == "try `--variant mini` on one GPU, or `tiny_chat`, or `tiny_lm`"
 
 
 def test_the_siblings():

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from harness.checks.base import Check
+from harness.checks.chat import Chat
 from harness.checks.determinism import Determinism
 from harness.checks.load import Load
 from harness.checks.log_hygiene import LogHygiene
@@ -26,6 +27,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "spec_decode": SpecDecode(),
         "determinism": Determinism(),
         "same_output": SameOutput(),
+        "chat": Chat(),
         "load": Load(),
         "log_hygiene": LogHygiene(),
         "memory": Memory(),

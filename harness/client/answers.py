@@ -74,6 +74,32 @@ class Generated:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ToolCall:
+    name: str
+    arguments: str
+    """JSON, as the server wrote it; of a stream, its pieces put together."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chat:
+    """One answer of the assistant, in the parts that the server's parsers made of it; a missing part is empty."""
+
+    content: str
+    reasoning: str
+    tool_calls: tuple[ToolCall, ...]
+    finish_reason: str | None
+    usage: Mapping[str, Any]
+    seconds: float
+    """From before the connection was made."""
+    request: int
+    """Its number after ready, counted from 1."""
+    prompt: tuple[int, ...] | None = None
+    """Token ids of the prompt that the server made of the messages; None: not asked for, or not said."""
+    tokens: tuple[int, ...] | None = None
+    """Token ids that the model generated; None as above."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ModelInfo:
     id: str
     root: str | None

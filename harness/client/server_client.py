@@ -11,12 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from harness import clock
-from harness.client import prometheus
-from harness.client.answers import BadAnswer, Completion, Generated, ModelInfo
+from harness.client import chat, prometheus
+from harness.client.answers import BadAnswer, Chat, Completion, Generated, ModelInfo
 from harness.client.exchange import Call, Http
 from harness.client.prometheus import Metrics
 
 Prompt = str | Sequence[int]
+Message = Mapping[str, Any]
+"""`{"role": "user", "content": "…"}`."""
 T = TypeVar("T")
 
 
@@ -115,6 +117,25 @@ class ServerClient:
             tokens=tokens, logprobs=logprobs, top=likeliest, text=text, seconds=seconds, cached=_cached(answer)
         )
 
+    def chat(self, messages: Sequence[Message], *, max_tokens: int, **extra: Any) -> Chat:
+        """Greedy answer of the assistant; `extra` are further fields of the request.
+
+        `return_token_ids=True` asks for the token ids of prompt and answer too (vLLM 0.27.1 to 0.32.0).
+
+        Raises:
+            ServerGone, RequestTimedOut, BadAnswer: see harness.answers; also parts of another shape than a chat's.
+        """
+        return chat.whole(self._chat(messages, max_tokens, extra))
+
+    def stream_chat(self, messages: Sequence[Message], *, max_tokens: int, **extra: Any) -> Chat:
+        """The same as a stream, put together again.
+
+        Raises:
+            ServerGone, RequestTimedOut, BadAnswer: as `chat`; also a stream without its end mark.
+        """
+        asked = {"stream": True, "stream_options": {"include_usage": True}, **extra}
+        return chat.streamed(self._chat(messages, max_tokens, asked))
+
     def together(self, calls: Sequence[Callable[[], T]]) -> list[T]:
         """All calls at once, each in a thread of its own; their results in order, or the error of the first to fail.
 
@@ -165,6 +186,18 @@ class ServerClient:
             raise call.bad("has no list of tokens")
         return tokens
 
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        """Text of token ids, special tokens written out.
+
+        Raises:
+            ServerGone, RequestTimedOut, BadAnswer: see harness.answers.
+        """
+        call = Call(self._http, "POST", "/detokenize", asked={"model": self.model, "tokens": list(tokens)})
+        text = call.json().get("prompt")
+        if not isinstance(text, str):
+            raise call.bad("has no text")
+        return text
+
     def models(self) -> ModelInfo:
         """What the server says about our model.
 
@@ -189,12 +222,19 @@ class ServerClient:
         return prometheus.parse(Call(self._http, "GET", "/metrics").text())
 
     def _completions(self, prompt: Prompt, max_tokens: int, extra: Mapping[str, Any]) -> Call:
+        text = prompt if isinstance(prompt, str) else list(prompt)
+        return self._numbered("/v1/completions", {"prompt": text, "max_tokens": max_tokens}, extra)
+
+    def _chat(self, messages: Sequence[Message], max_tokens: int, extra: Mapping[str, Any]) -> Call:
+        asked = {"messages": list(messages), "max_tokens": max_tokens}
+        return self._numbered("/v1/chat/completions", asked, extra)
+
+    def _numbered(self, path: str, fields: Mapping[str, Any], extra: Mapping[str, Any]) -> Call:
         with self._lock:
             self.requests += 1
             number = self.requests
-        text = prompt if isinstance(prompt, str) else list(prompt)
-        asked = {"model": self.model, "prompt": text, "max_tokens": max_tokens, "temperature": 0.0, **extra}
-        return Call(self._http, "POST", "/v1/completions", asked=asked, number=number)
+        asked = {"model": self.model, **fields, "temperature": 0.0, **extra}
+        return Call(self._http, "POST", path, asked=asked, number=number)
 
 
 def _logprob(entry: Any, token: int) -> float | None:

@@ -1,4 +1,4 @@
-"""Real runs of the shipped `tiny_lm`, whole or damaged."""
+"""Real runs of the shipped tiny scenarios, whole or damaged."""
 
 import json
 import os
@@ -55,11 +55,17 @@ class Watcher:
 
 
 def execute(
-    build: Build, out: Path, *sets: str, watcher: Watcher | None = None, port: int | None = None, variant: str = "eager"
+    build: Build,
+    out: Path,
+    *sets: str,
+    watcher: Watcher | None = None,
+    port: int | None = None,
+    variant: str = "eager",
+    name: str = "tiny_lm",
 ) -> Run:
-    """Run tiny_lm and prove what every run must leave behind: a record that reads back, and no process."""
+    """Run a shipped scenario and prove what every run must leave behind: a record that reads back, and no process."""
     before = set(psutil.Process().children(recursive=True))
-    asked = scenario.load(SHIPPED / "tiny_lm.yaml", variant=variant, sets=sets)
+    asked = scenario.load(SHIPPED / f"{name}.yaml", variant=variant, sets=sets)
     done = run.execute(asked, build=build, out=out, sets=sets, on_event=watcher or Watcher(), port=port)
     assert load(out / done.id) == done, "run.json reads back as what was returned"
     assert done.teardown is None or done.teardown.survivors == ()
