@@ -163,7 +163,8 @@ CONTEXT_FLAGS = ("decode-context-parallel-size", "prefill-context-parallel-size"
 """Flags whose ranks share one context: a cache block of all of them is so many times longer."""
 
 REFERENCES: Mapping[str, Reference] = {
-    "no speculation": Reference(serve={"speculative-config": None}, removes="spec_decode"),
+    # Without drafts there is nothing to replay: 0.30.0 refuses the flag then (Model Runner V2).
+    "no speculation": Reference(serve={"speculative-config": None, "use-replayssm": None}, removes="spec_decode"),
     "no prefix cache": Reference(serve={"enable-prefix-caching": False}, removes="prefix_cache"),
     "eager": Reference(serve={"enforce-eager": True}, removes="cuda_graphs"),
 }
