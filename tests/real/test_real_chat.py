@@ -4,6 +4,7 @@ import pytest
 from plugins import plugin
 from real_runs import SHIPPED, execute
 
+from harness.build import parse
 from harness.checks.chat_faults import FAULTS
 
 pytestmark = pytest.mark.real
@@ -98,3 +99,12 @@ def test_dummy_weights_are_asked_and_judged_by_form(vllm_build, tmp_path):
     assert done.verdict == "PASS", done.reason
     result, got, _ = chat(done)
     assert (result.outcome, got["answers"], got["prompts_shown"]) == ("pass", 6, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", ["0.27.1", "0.28.0", "0.29.0", "0.30.0", "0.31.0"])
+def test_every_release_takes_them_apart(tmp_path, release):
+    done = execute(parse(f"release:{release}+cpu"), tmp_path, name="tiny_chat")
+    assert done.verdict == "PASS", done.reason
+    _, got, _ = chat(done)
+    assert (got["with_reasoning"], got["with_tool_call"], got["streams_compared"]) == (6, 2, 3)
