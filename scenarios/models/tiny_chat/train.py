@@ -11,10 +11,11 @@ know, each chosen by the chat template:
 
 Every answer begins with a block of reasoning. chatml.jinja opens it in the prompt, as the templates of DeepSeek-R1 do:
 where the model writes `<think>` itself and it comes in one delta with the next token, deepseek_r1 streams the marker as
-reasoning (seen in 0.28.0, in the sources of 0.32.0 too). The chat check calls that a leak, rightly, but not every night.
+reasoning (seen in 0.28.0; 0.32.0 has it too). The check calls that a leak, rightly, but not every night.
 
-The question with a JSON schema has two endings, prose three times as often as JSON: the model prefers prose, and answers
-in JSON only where the server forbids everything else. So a server that does not hold it to the schema is found out.
+The question with a JSON schema has two endings, prose three times as often as JSON: the model prefers prose, and
+answers in JSON only where the server forbids everything else. So a server that does not hold it to the schema is found
+out.
 
 Reproducible as tiny_lm's training is: to the bit on one machine with one release of torch; elsewhere an equal model.
 """
