@@ -74,7 +74,8 @@ def test_healthy():
     assert result.shows == ("prefix_cache",)
     assert numbers(result) == {
         "block": 8, "hit_tokens": 32, "reusable_tokens": 32, "cold_hit_tokens": 0, "not_tested": 0,
-        "second_time_hit_tokens": 32, "compared": 10, "wrong_answers": 0, "divergences": 0, "worst_gap": 0, "logprob_difference": 0,
+        "second_time_hit_tokens": 32, "compared": 10,
+        "wrong_answers": 0, "divergences": 0, "worst_gap": 0, "logprob_difference": 0,
     }  # fmt: skip
     assert model.requests == 16
     assert [(name, row["hit"]) for name, row in result.detail["prompts"].items()] == list(
