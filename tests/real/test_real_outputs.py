@@ -5,20 +5,12 @@ Every fault is a plugin that the server loads itself (`vllm.general_plugins`), o
 
 import pytest
 from plugins import plugin
-from real_runs import SHIPPED, execute
-
-from harness import scenario
+from real_runs import execute, numbers, only
 
 pytestmark = pytest.mark.real
 
 NGRAM = 'serve.speculative-config={"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 4}'
 CACHED = "serve.enable-prefix-caching=true"
-
-
-def only(check, params="{}"):
-    """Overrides under which one check is the only one."""
-    shipped = scenario.load(SHIPPED / "tiny_lm.yaml").checks
-    return (*(f"checks.{name}=null" for name in shipped if name != check), f"checks.{check}={params}")
 
 
 WRONG_BLOCKS = """
@@ -90,10 +82,6 @@ def results(done):
     for check in done.checks:
         print(check.name, check.outcome, check.message, {m.name: m.value for m in check.measurements})
     return {check.name: check for check in done.checks}
-
-
-def numbers(check):
-    return {m.name: m.value for m in check.measurements}
 
 
 def test_healthy(vllm_build, tmp_path):
