@@ -75,6 +75,12 @@ def test_healthy_with_every_check_and_a_second_server(vllm_build, tmp_path):
     cases = [case.get("name") for case in ET.parse(tmp_path / done.id / "junit.xml").getroot().iter("testcase")]
     assert cases == list(launches.expected(done.resolved))
     assert cases[-2:] == ["startup[no speculation]", "same_output"]
+    cached, drafted = numbers(found(done, "prefix_cache")), numbers(found(done, "spec_decode"))
+    assert (cached["block"], cached["hit_tokens"], cached["worst_gap"]) == (128, cached["reusable_tokens"], 0)
+    assert drafted["drafts"] > 0
+    assert drafted["long_drafts"] > 0
+    assert 1 < drafted["acceptance_length"] <= 4
+    assert numbers(found(done, "determinism"))["logprob_difference_alone"] == 0
     (second,) = done.others
     assert "--speculative-config" in done.argv
     assert "--speculative-config" not in second.argv
@@ -83,6 +89,7 @@ def test_healthy_with_every_check_and_a_second_server(vllm_build, tmp_path):
     assert (tmp_path / done.id / "against-1" / "server.log").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_wrong_drafts_that_only_a_second_server_can_tell(vllm_build, tmp_path):
     """Damaged: every draft is taken for right, and its log-probability says so too."""
     damage = plugin(tmp_path / "plugin", "believes_all", BELIEVES_ALL)
