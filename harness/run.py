@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from harness.record import Run, Teardown
 from harness.recorder import Recorder
 from harness.runtimes import RUNTIMES
 from harness.scenario import Expect, Scenario
-from harness.sequence import Own, Second
+from harness.sequence import Own
 from harness.serving import Serving
 from harness.weights import Fetched
 
@@ -143,7 +143,7 @@ def _stages(
         if edits := [step.edit for step in handling.under if step.edit]:
             with recorder.step("edits", on_event):
                 provided = stack.enter_context(known.edited(provided, edits, folder=recorder.folder))
-        seconds = _seconds(asked, scenario, provided, others)
+        seconds = sequence.seconds(asked, scenario, provided, others)
         with recorder.step("weights", on_event):
             fetched = [each for one in (scenario, *(s.scenario for s in seconds)) for each in _fetch(one, provided)]
         recorder.update(revisions={each.model: each.revision for each in fetched if each.revision})
@@ -218,38 +218,6 @@ def _others(
             made[name] = environment.provide(parse(words), here, on_step=_noticer(on_event))
             stack.enter_context(environment.in_use(made[name]))
     return made
-
-
-def _seconds(
-    asked: Scenario, scenario: Scenario, provided: Environment, others: Mapping[str, Environment]
-) -> tuple[Second, ...]:
-    """The second launches of `scenario`. Of another build: for its version, and without workarounds for this one."""
-    references = RUNTIMES[scenario.runtime].references
-    made = []
-    for label, against in launches.against(scenario).items():
-        used, base = others.get(label), scenario
-        if used:
-            _same_kind(scenario, provided, used)
-            base, _ = asked.apply_when(used.version)
-        made.append(
-            Second(
-                label=label,
-                against=against,
-                scenario=launches.second(base, against, references),
-                environment=used or provided,
-                other_build=f"{used.build} ({used.version})" if used else None,
-            )
-        )
-    return tuple(made)
-
-
-def _same_kind(scenario: Scenario, provided: Environment, other: Environment) -> None:
-    if other.accelerator != provided.accelerator:
-        raise ScenarioError(
-            f"{scenario.path}: {other.build} runs on {other.accelerator}, but {provided.build} on "
-            f"{provided.accelerator}: their answers cannot be compared",
-            fix="name a build of the same kind under `against`",
-        )
 
 
 def _fetch(scenario: Scenario, provided: Environment) -> tuple[Fetched, ...]:

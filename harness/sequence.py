@@ -22,6 +22,7 @@ from harness.conduct import Finding, Half, failed
 from harness.environment import Environment, cache_root, scratch
 from harness.errors import ScenarioError
 from harness.record import Run, Teardown
+from harness.runtimes import RUNTIMES
 from harness.scenario import Scenario
 from harness.serving import Job, Served, Serving
 
@@ -46,7 +47,45 @@ class Second:
     """Where it is not of the run's own build."""
 
 
-def carry_out(serving: Serving, own: Own, seconds: Sequence[Second]) -> tuple[Finding, Teardown]:
+def seconds(
+    asked: Scenario, scenario: Scenario, provided: Environment, others: Mapping[str, Environment]
+) -> tuple[Second, ...]:
+    """The second servers of `scenario`. Of another build: for its version, and without workarounds for this one.
+
+    `asked` is the scenario before `when` rules were applied, `others` are the environments of other builds by label.
+
+    Raises:
+        ScenarioError: one would be the same as the first, or runs on another kind of hardware.
+    """
+    references = RUNTIMES[scenario.runtime].references
+    made = []
+    for label, against in launches.against(scenario).items():
+        used, base = others.get(label), scenario
+        if used:
+            _same_kind(scenario, provided, used)
+            base, _ = asked.apply_when(used.version)
+        made.append(
+            Second(
+                label=label,
+                against=against,
+                scenario=launches.second(base, against, references),
+                environment=used or provided,
+                other_build=f"{used.build} ({used.version})" if used else None,
+            )
+        )
+    return tuple(made)
+
+
+def _same_kind(scenario: Scenario, provided: Environment, other: Environment) -> None:
+    if other.accelerator != provided.accelerator:
+        raise ScenarioError(
+            f"{scenario.path}: {other.build} runs on {other.accelerator}, but {provided.build} on "
+            f"{provided.accelerator}: their answers cannot be compared",
+            fix="name a build of the same kind under `against`",
+        )
+
+
+def carry_out(serving: Serving, own: Own, others: Sequence[Second]) -> tuple[Finding, Teardown]:
     """Launch them all and judge them all; the record then speaks of the server that the finding is about.
 
     Raises:
@@ -55,7 +94,7 @@ def carry_out(serving: Serving, own: Own, seconds: Sequence[Second]) -> tuple[Fi
     """
     last = first = _starts(serving, own)
     spoken = serving.recorder.run.launch
-    for number, second in enumerate(seconds, start=1):
+    for number, second in enumerate(others, start=1):
         halves = {name: half for name, half in first.halves.items() if _asks(half, second)}
         if halves and last.good:
             last = _second(serving, second, halves, folder=f"against-{number}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -61,7 +62,9 @@ class TableModel:
     """A counter that it does not have."""
     counts: dict[str, float] = field(default_factory=dict)
     requests: int = 0
-    _seen: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)
+    sightings: int = 1
+    """Requests that must have had a prefix before it is found."""
+    _seen: Counter[tuple[str, tuple[int, ...]]] = field(default_factory=Counter)
     _shown: dict[str, float] = field(default_factory=dict)
     _reads: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -111,10 +114,10 @@ class TableModel:
         whole = [prompt[:end] for end in range(self.block, len(prompt) + 1, self.block)]
         found = 0
         for part in whole if self.caching else ():
-            if (salt, part) not in self._seen or len(part) >= len(prompt):
+            if self._seen[salt, part] < self.sightings or len(part) >= len(prompt):
                 break
             found = len(part)
-        self._seen |= {(salt, part) for part in whole}
+        self._seen.update((salt, part) for part in whole)
         self._add(COUNTERS.prefix_hits, found)
         return found
 

@@ -207,6 +207,17 @@ def test_random_markers_are_no_leak_and_their_streams_are_not_compared():
     assert (result.outcome, values(result)["streams_compared"]) == ("pass", 0)
 
 
+def test_parts_of_random_text_may_differ_in_a_stream_but_nothing_may_be_missing():
+    """As kimi_k3 of 0.30.0: in the stream all is reasoning, whole it is content, for its end never came."""
+    parts = {"tool_calls": [], "finish_reason": "length"}
+    moved = model(lambda _, s: {**parts, "reasoning": "qkx" if s else None, "content": None if s else "qkx"})
+    assert checked(moved, params={"dummy_weights": True})[0].outcome == "pass"
+    assert checked(moved)[0].outcome == "fail"
+    missing = model(lambda _, s: {**parts, "reasoning": "q" if s else None, "content": None if s else "qkx"})
+    result, _ = checked(missing, params={"dummy_weights": True})
+    assert (result.outcome, result.message.partition(":")[0]) == ("fail", FAULTS["stream"])
+
+
 @pytest.mark.parametrize("kind", ["escaped_prompt", "lost_prompt", "escaped_answer", "finish", "stream"])
 def test_what_needs_no_sense_fails_with_dummy_weights_too(kind):
     result, _ = checked(FAULTY[kind], params={"dummy_weights": True})

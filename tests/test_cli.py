@@ -149,7 +149,7 @@ def test_reports_are_rendered_again_and_merged(here, capsys):
 
 def test_validate_list_and_schema(capsys):
     assert main(["validate", "tiny_lm", "kimi_k3_dspark", "--strict"]) == 0
-    assert "tiny_lm.yaml: ok, 3 of 3 variants" in capsys.readouterr().out
+    assert "tiny_lm.yaml: ok, 4 of 4 variants" in capsys.readouterr().out
     assert main(["schema"]) == 0
     assert json.loads(capsys.readouterr().out)["properties"]["serve"]
     assert main(["list"]) == 0

@@ -74,9 +74,10 @@ def test_healthy():
     assert result.shows == ("prefix_cache",)
     assert numbers(result) == {
         "block": 8, "hit_tokens": 32, "reusable_tokens": 32, "cold_hit_tokens": 0, "not_tested": 0,
-        "compared": 5, "wrong_answers": 0, "divergences": 0, "worst_gap": 0, "logprob_difference": 0,
+        "second_time_hit_tokens": 32, "compared": 10,
+        "wrong_answers": 0, "divergences": 0, "worst_gap": 0, "logprob_difference": 0,
     }  # fmt: skip
-    assert model.requests == 11
+    assert model.requests == 16
     assert [(name, row["hit"]) for name, row in result.detail["prompts"].items()] == list(
         zip(NAMES, [0, 0, 8, 8, 16], strict=True)
     )
@@ -91,6 +92,17 @@ def test_no_hits_is_a_failure():
     assert (result.outcome, result.shows) == ("fail", ())
     assert result.message == "no token came from the prefix cache, of 32 in whole blocks"
     assert broken(result) == ["hit_tokens"]
+
+
+def test_a_prefix_that_only_a_third_request_finds():
+    """As models with recurrent states have it: the second request shows that the prefix is shared."""
+    result = run(TableModel(sightings=2))
+    assert result.outcome == "pass", result.message
+    assert numbers(result)["second_time_hit_tokens"] == 0
+    assert numbers(result)["hit_tokens"] == 32
+    damaged = run(TableModel(sightings=2, damage=from_cache(another)))
+    assert damaged.message.endswith("; 3 of 10 do")
+    assert run(TableModel(sightings=3)).outcome == "fail"
 
 
 def test_cold_must_be_cold():
@@ -110,7 +122,7 @@ def test_a_damaged_cache_is_a_divergence():
     assert result.outcome == "fail"
     assert result.message.startswith(
         "the cold and the cached answer to a prompt of 9 tokens part at token 2: log-probabilities -0.10 and -6.00 "
-        "cold, -0.05 and -6.00 cached, 5.95 nats or more apart (tolerance 0.5); 3 of 5 do"
+        "cold, -0.05 and -6.00 cached, 5.95 nats or more apart (tolerance 0.5); 6 of 10 do"
     )
     assert broken(result) == ["worst_gap"]
     assert result.shows == ("prefix_cache",), "it was on, and wrong"
@@ -118,8 +130,8 @@ def test_a_damaged_cache_is_a_divergence():
 
 def test_damage_under_other_tails_only():
     result = run(TableModel(damage=from_cache(another, least=9)))
-    assert result.message.endswith("; 1 of 5 do")
-    assert [row["prompt"] for row in result.detail["divergences"]] == ["shared prefix"]
+    assert result.message.endswith("; 2 of 10 do")
+    assert [row["prompt"] for row in result.detail["divergences"]] == ["shared prefix"] * 2
 
 
 def test_a_near_tie_must_show_in_both_answers():
@@ -134,7 +146,7 @@ def test_a_near_tie_must_show_in_both_answers():
 
     result = run(TableModel(damage=lambda step: tied(step) if step.at == 2 else None))
     assert result.outcome == "pass"
-    assert result.message.endswith("5 prompts, cold and cached alike, 3 near ties")
+    assert result.message.endswith("5 prompts, cold and cached alike, 6 near ties")
     assert numbers(result)["worst_gap"] == pytest.approx(0.3)
 
 

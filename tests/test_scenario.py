@@ -785,7 +785,11 @@ def test_the_flagship():
         "model": str(PROJECT / "scenarios/models/kimi_k3_mini_dspark"),
     }
     assert (mini.model, mini.serve["load-format"]) == (str(PROJECT / "scenarios/models/kimi_k3_mini"), "dummy")
-    assert list(full.checks) == ["warmup", "perplexity"]
+    assert list(full.checks) == [
+        "warmup", "perplexity", "prefix_cache", "spec_decode", "determinism", "same_output", "chat", "load",
+        "log_hygiene", "memory", "startup_time",
+    ]  # fmt: skip
+    assert list(mini.checks) == list(full.checks)
     assert full.hint(None) == "try `--variant mini` on one GPU, or `tiny_chat`, or `tiny_lm`"
 
 

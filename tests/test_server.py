@@ -5,13 +5,13 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from server_helpers import HARD_TO_KILL, free_port, lives, make_server, pids, wait_until
+from server_helpers import HARD_TO_KILL, free_port, launch, lives, make_server, pids, wait_until
 
 from harness.errors import BuildError, NodeError
-from harness.launch import Launch
 from harness.masking import Masker
 from harness.server import proctree
 from harness.server.living import Exited, Hung, Ready, Server
@@ -290,7 +290,7 @@ def test_secrets_travel_to_the_server_but_into_no_argv_and_no_file(tmp_path):
 
 
 def test_a_program_that_is_not_there_is_a_build_error(tmp_path):
-    plan = Launch(argv=("/no/such/server",), env={}, recorded_env={}, host="127.0.0.1", port=1, served_model_name="x")
+    plan = replace(launch([], 1), argv=("/no/such/server",))
     server = Server(
         plan,
         folder=tmp_path,

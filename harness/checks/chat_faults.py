@@ -109,8 +109,9 @@ def _in_answers(params: ChatParams, asked: Sequence[Asked]) -> Iterator[Fault]:
 
 
 def _between(params: ChatParams, asked: Sequence[Asked]) -> Iterator[Fault]:
+    apart = chat_streams.lost if params.dummy_weights else chat_streams.difference
     for each in asked:
-        if compared(params, each) and (part := chat_streams.difference(each.plain, each.streamed)):
+        if compared(params, each) and (part := apart(each.plain, each.streamed)):
             yield _fault("stream", each, "streamed", each.streamed, part)
 
 

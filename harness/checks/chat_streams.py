@@ -30,6 +30,18 @@ def difference(plain: Chat, streamed: Chat) -> str:
     return ""
 
 
+def lost(plain: Chat, streamed: Chat) -> str:
+    """The same of an answer in no format at all, as random weights give it: a part of the text that only one has.
+
+    A parser may call text reasoning as long as the end of it may still come, and content when it did not (kimi_k3 of
+    0.30.0): then the parts differ, but nothing may be missing.
+    """
+    ours, theirs = (chat.reasoning + chat.content for chat in (plain, streamed))
+    if not _same(ours, theirs, cut=plain.finish_reason == "length"):
+        return f"text: {ours!r} / {theirs!r}"
+    return ""
+
+
 def _same(plain: str, streamed: str, *, cut: bool) -> bool:
     ours, theirs = plain.strip(), streamed.strip()
     if ours == theirs:

@@ -9,8 +9,10 @@ The cache keeps whole blocks, and the last token of a prompt is always computed;
     shared       ........ ........ tail A     asked to fill the cache, then
                  ........ ........ tail B     two blocks
 
-All are asked cold at once, each with a salt of its own (tail B too), then all again with the same salts (tail B with
-that of tail A). Each has another text: a block of the wrong prompt then shows. At temperature 0.
+All are asked cold at once, each with a salt of its own (tail B too), then all twice again with the same salts (tail B
+with that of tail A): a model with recurrent states (Kimi-K3, Mamba) keeps those of a prefix only when a second request
+shows that it is shared, so that the third is the first to find them (vLLM 0.30.0, `mamba_cache_mode` align). Each has
+another text: a block of the wrong prompt then shows. At temperature 0.
 """
 
 from __future__ import annotations
@@ -74,10 +76,14 @@ class Asked:
     """What the server answered and counted, in the order of the cases."""
 
     cold: Sequence[Generated]
+    again: Sequence[Generated]
     cached: Sequence[Generated]
+    """The third time."""
     cold_hits: float
     """Tokens that cold requests found in the cache."""
+    again_hits: float
     hits: float
+    """The third time."""
 
 
 class PrefixCache:
@@ -152,10 +158,13 @@ def _ask(context: CheckContext, params: PrefixCacheParams, cases: Sequence[Case]
     fillers = [ask(case.filler, salt=salt) for case, salt in salted if case.filler]
     first = context.client.together([*cold, *fillers])[: len(cold)]
     filled = counters.settled(context, begun)
-    second = context.client.together([ask(case.prompt, salt=salt) for case, salt in salted])
-    reused = counters.settled(context, filled.after)
-    hits = context.names.prefix_hits
-    return Asked(cold=first, cached=second, cold_hits=filled.of(hits), hits=reused.of(hits))
+    again = [ask(case.prompt, salt=salt) for case, salt in salted]
+    second = context.client.together(again)
+    shared = counters.settled(context, filled.after)
+    third = context.client.together(again)
+    reused = counters.settled(context, shared.after)
+    cold_hits, again_hits, hits = (grown.of(context.names.prefix_hits) for grown in (filled, shared, reused))
+    return Asked(cold=first, again=second, cached=third, cold_hits=cold_hits, again_hits=again_hits, hits=hits)
 
 
 def judge(params: PrefixCacheParams, made: Plan, asked: Asked, *, block: int) -> CheckResult:
@@ -182,9 +191,11 @@ def judge(params: PrefixCacheParams, made: Plan, asked: Asked, *, block: int) ->
 
 
 def _compared(params: PrefixCacheParams, made: Plan, asked: Asked) -> Comparison:
-    answers = zip(made.cases, asked.cold, asked.cached, strict=True)
+    rounds = (zip(made.cases, asked.cold, later, strict=True) for later in (asked.again, asked.cached))
     return Comparison(
-        pairs=tuple(Pair(prompt=len(case.prompt), first=a, second=b, name=case.name) for case, a, b in answers),
+        pairs=tuple(
+            Pair(prompt=len(case.prompt), first=a, second=b, name=case.name) for each in rounds for case, a, b in each
+        ),
         names=("cold", "cached"),
         tokens=params.max_tokens,
         tolerance=params.tolerance,
@@ -197,6 +208,7 @@ def _measured(made: Plan, asked: Asked, reusable: int, block: int) -> tuple[Meas
     return (
         Measurement(name="block", value=block, unit="tokens"),
         Measurement(name="hit_tokens", value=asked.hits, unit="tokens", limit=1, sense="min", ok=hit),
+        Measurement(name="second_time_hit_tokens", value=asked.again_hits, unit="tokens"),
         Measurement(name="reusable_tokens", value=reusable, unit="tokens"),
         Measurement(name="cold_hit_tokens", value=asked.cold_hits, unit="tokens", limit=0, ok=cold),
         Measurement(name="not_tested", value=len(made.too_long), unit="prompts"),

@@ -12,6 +12,7 @@ import psutil
 
 from harness import run, scenario
 from harness.build import Build
+from harness.checks.base import CheckResult
 from harness.events import Event
 from harness.record import Run, load
 
@@ -71,3 +72,15 @@ def execute(
     assert done.teardown is None or done.teardown.survivors == ()
     assert set(psutil.Process().children(recursive=True)) <= before
     return done
+
+
+def only(check: str, params: str = "{}", **others: str) -> tuple[str, ...]:
+    """Overrides under which tiny_lm has this check and `others` alone."""
+    wanted = {check: params, **others}
+    shipped = scenario.load(SHIPPED / "tiny_lm.yaml").checks
+    gone = [f"checks.{name}=null" for name in shipped if name not in wanted]
+    return (*gone, *(f"checks.{name}={given}" for name, given in wanted.items()))
+
+
+def numbers(check: CheckResult) -> dict[str, float | str | None]:
+    return {measured.name: measured.value for measured in check.measurements}

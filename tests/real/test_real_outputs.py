@@ -1,24 +1,18 @@
-"""The checks that compare outputs, on a real server: what is healthy passes, each provoked fault fails by its name.
+"""The checks that compare outputs, on a real server: each provoked fault fails by its name.
+
+What is healthy passes in test_real_launches.py, all checks in one run.
 
 Every fault is a plugin that the server loads itself (`vllm.general_plugins`), or a flag.
 """
 
 import pytest
 from plugins import plugin
-from real_runs import SHIPPED, execute
-
-from harness import scenario
+from real_runs import execute, numbers, only
 
 pytestmark = pytest.mark.real
 
 NGRAM = 'serve.speculative-config={"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 4}'
 CACHED = "serve.enable-prefix-caching=true"
-
-
-def only(check, params="{}"):
-    """Overrides under which one check is the only one."""
-    shipped = scenario.load(SHIPPED / "tiny_lm.yaml").checks
-    return (*(f"checks.{name}=null" for name in shipped if name != check), f"checks.{check}={params}")
 
 
 WRONG_BLOCKS = """
@@ -90,28 +84,6 @@ def results(done):
     for check in done.checks:
         print(check.name, check.outcome, check.message, {m.name: m.value for m in check.measurements})
     return {check.name: check for check in done.checks}
-
-
-def numbers(check):
-    return {m.name: m.value for m in check.measurements}
-
-
-def test_healthy(vllm_build, tmp_path):
-    """Nothing is damaged: n-gram speculation and prefix caching at once."""
-    sets = (NGRAM, CACHED, *only("spec_decode"), "checks.prefix_cache={}", "checks.determinism={}")
-    done = execute(vllm_build, tmp_path, *sets, "subject=[prefix_cache, spec_decode]")
-    found = results(done)
-    assert done.verdict == "PASS", done.reason
-    assert done.subject == {"prefix_cache": True, "spec_decode": True}
-    cached = numbers(found["prefix_cache"])
-    assert cached["block"] == 128
-    assert cached["hit_tokens"] == cached["reusable_tokens"] == 512
-    assert cached["worst_gap"] == 0
-    drafted = numbers(found["spec_decode"])
-    assert drafted["drafts"] > 0
-    assert drafted["long_drafts"] > 0
-    assert 1 < drafted["acceptance_length"] <= 4
-    assert numbers(found["determinism"])["logprob_difference_alone"] == 0
 
 
 def test_wrong_blocks_of_the_prefix_cache(vllm_build, tmp_path):

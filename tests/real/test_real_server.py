@@ -38,7 +38,7 @@ def make_server(command, port, folder):
     launch = Launch(
         argv=(*command, "serve", str(MODEL), *flags, "--served-model-name", "tiny"),
         env=keep | {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1"},
-        recorded_env={}, host="127.0.0.1", port=port, served_model_name="tiny",
+        recorded_env={}, host="127.0.0.1", port=port, served_model_name="tiny", caches=Path(folder) / "caches",
     )  # fmt: skip
     return Server(
         launch, folder=Path(folder), health_path="/health", literals=(LOADING.encode(),), startup=300, silence=120,
