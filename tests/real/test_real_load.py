@@ -67,7 +67,7 @@ def test_a_server_that_dies_of_several_requests_at_once(vllm_build, tmp_path):
     print(done.reason)
     assert (done.verdict, done.blame) == ("FAIL", "product")
     assert [(check.name, check.outcome) for check in done.checks] == [("warmup", "pass"), ("load", "fail")]
-    assert done.signature.title == "RuntimeError: four requests at once are too many (step)"
+    assert done.signature.title == "RuntimeError: four requests at once are too many (_process_engine_step)"
     assert done.signature.process == "EngineCore"
     assert done.reason.startswith("check load, request ")
 
