@@ -8,11 +8,14 @@ import json
 import pytest
 from standin_build import HEALTHY, make_build, make_scenario
 
-from harness import run, scenario, sequence
+from harness import report, run, scenario, sequence
 from harness.checks.against import Against
 from harness.checks.base import AfterStop, CheckResult, Params, Unfinished
 from harness.client.answers import ServerGone
+from harness.environment import cache_root
+from harness.errors import Interrupted
 from harness.record import load
+from harness.report.cases import cases
 from harness.scenario.format import registered
 
 DIES = [["err", "RuntimeError: no room"], ["exit", 1]]
@@ -223,3 +226,45 @@ def test_what_was_left_for_later_is_not_run_after_a_failure(go):
         ("warmup", "fail", "too slow"),
         ("compare", "not_tested", "not run: check warmup: too slow"),
     ]
+
+
+def test_an_interruption_of_the_second_server_leaves_both_in_the_record(go, tmp_path):
+    seen = []
+
+    def interrupt(event):
+        seen.append(event.text)
+        if event.kind == "phase" and seen.count("check compare") == 2:
+            raise Interrupted("SIGTERM")
+
+    checks = {"warmup": Warms(), "compare": Comparing()}
+    lines = f"checks: {{warmup: {{}}, compare: {{against: {steps([['say', 'b'], *HEALTHY])}}}}}"
+    with pytest.raises(Interrupted):
+        go(checks, lines, on_event=interrupt)
+    (folder,) = (tmp_path / "reports").iterdir()
+    done = load(folder)
+    assert (done.state, done.verdict, done.reason) == ("interrupted", "ERROR", "interrupted: SIGTERM")
+    assert [each.launch for each in done.launches] == ["", "env.STANDIN_STEPS set"]
+    assert [each.teardown.survivors for each in done.launches] == [(), ()]
+    assert [case.kind for case in cases(done)] == ["pass", "pass", "pass", "error"]
+    assert [case.name for case in cases(done)] == ["startup", "warmup", "startup[env.STANDIN_STEPS set]", "compare"]
+    report.render(folder)
+
+
+def test_an_interruption_of_the_warm_start_keeps_what_the_cold_one_showed(go, tmp_path):
+    seen = []
+
+    def interrupt(event):
+        seen.append(event.text)
+        if event.text == "check warmup" and seen.count("check warmup") == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        go({"warmup": Warms()}, "checks: {warmup: {}}", "starts: [cold, warm]", on_event=interrupt)
+    (folder,) = (tmp_path / "reports").iterdir()
+    done = load(folder)
+    assert (done.state, [each.launch for each in done.launches]) == ("interrupted", ["cold", "warm"])
+    assert [check.launch for check in done.checks] == ["cold"]
+    assert {case.name: case.kind for case in cases(done)} == {
+        "startup[cold]": "pass", "warmup[cold]": "pass", "startup[warm]": "pass", "warmup[warm]": "error",
+    }  # fmt: skip
+    assert not list((cache_root() / "compiled-runs").glob("*.lock")), "the caches of the cold start are removed"
