@@ -118,7 +118,7 @@ def test_another_build_another_precision_and_a_second_server_that_dies(vllm_buil
     print(done.reason)
     assert (done.verdict, done.log) == ("FAIL", "against-1/server.log")
     assert done.reason.startswith("the server with env.PYTHONPATH set: died in ")
-    assert done.signature.title == "RuntimeError: this plugin never starts (register)"
+    assert done.signature.title == "RuntimeError: this plugin never starts (load_general_plugins)"
 
 
 @pytest.mark.slow
