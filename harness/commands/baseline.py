@@ -116,6 +116,7 @@ def _not_acceptable(run: Run) -> str:
 def _rebuild(words: argparse.Namespace) -> int:
     from harness.baseline.history import History
     from harness.record import load
+    from harness.report.text import one_line
 
     history, fed, passed_over = History(), 0, 0
     for folder in words.folders:
@@ -125,7 +126,7 @@ def _rebuild(words: argparse.Namespace) -> int:
             try:
                 counted = history.feed(load(file))
             except UsageError as error:
-                print(f"passed over: {error.what}")
+                print(f"passed over: {one_line(error.what, 200)}")
                 counted = False
             fed, passed_over = fed + counted, passed_over + (not counted)
     print(f"{fed} runs fed into {history.file}, {passed_over} that say nothing of what is normal")

@@ -158,7 +158,7 @@ def _limits_of_starts(root: Node) -> Iterator[Problem]:
 
 
 def _against(node: Node | None, where: str, root: Node, serve: Node, words: RuntimeWords) -> Iterator[Problem]:
-    if node and isinstance(node.value, str) and words.references and node.value not in words.references:
+    if node and isinstance(node.value, str) and node.value and words.references and node.value not in words.references:
         hint = did_you_mean(node.value, words.references) or f"; known are {', '.join(sorted(words.references))}"
         yield Problem.at(node.mark, f'unknown launch "{node.value}" in `{where}`{hint}')
     if not node or not isinstance(node.value, dict):
