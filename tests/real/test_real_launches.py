@@ -122,12 +122,18 @@ def test_another_build_another_precision_and_a_second_server_that_dies(vllm_buil
 
 
 @pytest.mark.slow
-def test_a_cold_and_a_warm_start(vllm_build, tmp_path):
-    """Nothing is damaged. The variant that compiles: a cold start takes longer."""
-    done = execute(vllm_build, tmp_path, "starts=[cold, warm]", variant=None)
+def test_a_cold_and_a_warm_start_and_an_eager_one_to_compare_with(vllm_build, tmp_path):
+    """Nothing is damaged. The variant that compiles: a cold start takes longer, and its answers are the eager ones."""
+    sets = ("starts=[cold, warm]", "checks.same_output={against: eager}")
+    done = execute(vllm_build, tmp_path, *sets, variant=None)
     assert done.verdict == "PASS", done.reason
-    cold, warm = done.launches
-    assert (cold.launch, warm.launch) == ("cold", "warm")
+    cold, eager, warm = done.launches
+    assert (cold.launch, eager.launch, warm.launch) == ("cold", "eager", "warm")
+    assert "--enforce-eager" in eager.argv
+    assert numbers(found(done, "same_output"))["logprob_difference"] < 0.5
+    cases = [case.get("name") for case in ET.parse(tmp_path / done.id / "junit.xml").getroot().iter("testcase")]
+    assert cases[:4] == ["startup[cold]", "warmup[cold]", "startup[warm]", "warmup[warm]"]
+    assert cases[-2:] == ["startup[eager]", "same_output"]
     assert warm.timeline.ready < cold.timeline.ready
     ratio = numbers(found(done, "warmup", "warm"))["warm_ratio"]
     assert ratio == pytest.approx(warm.timeline.ready / cold.timeline.ready, abs=0.001)
@@ -135,7 +141,7 @@ def test_a_cold_and_a_warm_start(vllm_build, tmp_path):
     start = Start(ready=warm.timeline.ready, cold=cold.timeline.ready)
     assert judge(WarmupParams(max_warm_ratio=0.1), answers, node_class="cpu", start=start, number=1).outcome == "fail"
     text = (tmp_path / done.id / "summary.md").read_text()
-    assert "| seconds of | cold | warm |" in text
+    assert "| seconds of | cold | warm | eager |" in text
 
 
 def test_a_first_request_that_compiles(vllm_build, tmp_path):
