@@ -79,6 +79,8 @@ def test_line_numbers_and_lines_longer_than_a_piece(tmp_path):
     log.write_bytes(b"one\ntwo\n" + across + b"\nfour " + CANARY.encode() + b"\n")
     found = list(search(log, CANARY, TOKENS))
     assert [each.number for each in found] == [3, 4]
+    log.write_bytes(b"x" * (PIECE_BYTES - 100) + CANARY.encode() + b"y" * 200 + b"\n")
+    assert [each.number for each in search(log, CANARY, TOKENS)] == [1], "once, though both pieces have it"
 
 
 def test_few_tokens_in_a_row_are_no_proof(tmp_path):

@@ -31,6 +31,8 @@ QUIET_SECONDS, LONGEST_WAIT = 0.3, 5.0
 """The log is read when it has not grown for so long, or after the longest wait."""
 PIECE_BYTES = 16 << 20
 """A line that is longer is read in pieces."""
+ACROSS_BYTES = 4096
+"""Of a piece, read again with the next one: what is looked for may lie across the cut."""
 SHOWN_BYTES, SHOWN_LINES = 300, 5
 
 
@@ -102,17 +104,17 @@ def search(log: Path, canary: str, tokens: Sequence[int]) -> Iterator[Found]:
     if len(tokens) < 4:  # noqa: PLR2004 - as few numbers in a row may be there by chance
         del wanted["token ids"]
     with log.open("rb") as file:
-        number, rest = 1, b""
+        number, told, rest = 1, 0, b""
         while piece := file.readline(PIECE_BYTES):
             line = rest + piece
-            for form, word in wanted.items():
-                if word in line:
-                    shown = line[:SHOWN_BYTES].decode("utf-8", "replace").rstrip()
-                    yield Found(number=number, form=form, line=shown)
-                    break
+            form = next((form for form, word in wanted.items() if word in line), None)
+            if form and told != number:  # once a line, in however many pieces it is read
+                shown = line[:SHOWN_BYTES].decode("utf-8", "replace").rstrip()
+                yield Found(number=number, form=form, line=shown)
+                told = number
             ended = piece.endswith(b"\n")
             number += ended
-            rest = b"" if ended else line[-4096:]  # it may lie across the cut
+            rest = b"" if ended else line[-ACROSS_BYTES:]
 
 
 def judge(found: Sequence[Found], *, read: int, grown: int, refused: bool, number: int) -> CheckResult:
