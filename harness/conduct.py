@@ -201,9 +201,6 @@ class Conduct:
     def _add(self, result: CheckResult) -> None:
         result = replace(result, launch=self._assigned.name)
         self.checks = (*self.checks, result)
-        for word in result.shows:
-            if word in self.subject:
-                self.subject[word] = True
         self._on_event(launches.told(result))
 
     def _check(self, name: str, server: Server, client: ServerClient, compiled: kernels.Watch) -> Finding | None:

@@ -177,12 +177,18 @@ class Serving:
 
 
 def _facts(conduct: Conduct, earlier: tuple[CheckResult, ...], shown: Mapping[str, bool]) -> dict[str, Any]:
-    """What this server adds to the record, beside what the servers before it left there."""
+    """What this server adds to the record, beside what the servers before it left there.
+
+    A word of the subject may be shown by a check that ends only here: what it says is of the first server too.
+    """
+    checks = (*earlier, *conduct.checks)
+    by_answers = {word for check in checks for word in check.shows}
+    words = {**shown, **conduct.subject}
     return {
         "timeline": conduct.timeline,
         "choices": dict(conduct.choices),
-        "subject": {word: on or shown.get(word, False) for word, on in {**shown, **conduct.subject}.items()},
-        "checks": (*earlier, *conduct.checks),
+        "subject": {word: on or shown.get(word, False) or word in by_answers for word, on in words.items()},
+        "checks": checks,
     }
 
 

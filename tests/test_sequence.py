@@ -47,7 +47,8 @@ class Comparing:
         def finish(theirs):
             equal = context.params.equal
             message = f"{theirs} after {ours}" if equal else "first divergence at token 7"
-            return CheckResult(name=self.name, outcome="pass" if equal else "fail", message=message)
+            shows = ("spec_decode",) if equal else ()
+            return CheckResult(name=self.name, outcome="pass" if equal else "fail", message=message, shows=shows)
 
         return Unfinished(against=context.params.against, ask=lambda second: second.log.parent.name, finish=finish)
 
@@ -136,6 +137,13 @@ def test_a_second_server_is_compared_with_the_first(go):
     assert [check.message for check in done.checks] == [f"against-1 after {done.id}"]
     assert done.reason.endswith(" s, 1 checks passed")
     assert second.timeline.ready is not None
+
+
+def test_what_a_check_shows_that_ends_with_the_second_server_is_shown(go):
+    against = f"checks: {{compare: {{against: {steps([['say', 'b'], *HEALTHY])}}}}}"
+    done = go({"compare": Comparing()}, against, "subject: [spec_decode, prefix_cache]")
+    assert done.subject == {"spec_decode": True, "prefix_cache": False}
+    assert done.reason.endswith("; nothing showed that prefix_cache was on")
 
 
 def test_checks_that_want_the_same_second_server_share_it(go):
