@@ -98,3 +98,10 @@ def test_the_closing_words_name_the_servers(tmp_path):
     assert "  phases (s)   cold: spawn 2.5 · config 6.5" in words
     assert "  phases (s)   warm: spawn 2.5" in words
     assert "  warmup[cold] pass: first 2.1 s" in words
+
+
+def test_a_check_whose_name_begins_as_a_startup_does_is_a_check():
+    """The power went before `startup_time` was judged: that is the place, and no case of its own beside it."""
+    checks = {"warmup": {}, "perplexity": {}, "startup_time": {}}
+    cut = runs.interrupted(resolved={"checks": checks}, checks=runs.passed().checks)
+    assert kinds(cut) == {"startup": "pass", "warmup": "pass", "perplexity": "pass", "startup_time": "error"}

@@ -77,14 +77,19 @@ def under_words(run: Run) -> str:
 
 def cases(run: Run) -> tuple[Case, ...]:
     """Every case of the run, in order."""
-    place = _place(run)
+    place, results = _place(run), _results(run)
     starts = {launches.startup(each.launch): each for each in run.launches if each.timeline.phases}
     return tuple(
         _startup(run, name, starts.get(name), place=place)
-        if name.partition("[")[0] == STARTUP
-        else _check(run, name, _results(run).get(name), place=place)
+        if _is_startup(name)
+        else _check(run, name, results.get(name), place=place)
         for name in [*_expected(run), *([REST] if place == REST else [])]
     )
+
+
+def _is_startup(name: str) -> bool:
+    """`startup` and `startup[cold]`, but not the check `startup_time`."""
+    return name.partition("[")[0] == STARTUP
 
 
 def _results(run: Run) -> dict[str, CheckResult]:
@@ -104,7 +109,7 @@ def _place(run: Run) -> str | None:
     results = _results(run)
     if failed := next((name for name, check in results.items() if check.outcome == "fail"), None):
         return failed
-    return next((name for name in _expected(run) if name not in results and not name.startswith(STARTUP)), REST)
+    return next((name for name in _expected(run) if name not in results and not _is_startup(name)), REST)
 
 
 def _startup(run: Run, name: str, launched: Launched | None, *, place: str | None) -> Case:
