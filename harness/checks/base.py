@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,6 +157,13 @@ class Check(Protocol):
             ServerGone, RequestTimedOut, BadAnswer: a request was not answered in a way that this check judges.
             ScenarioError: the check cannot be made of this scenario's files and this server.
         """
+
+
+def measured(name: str, value: float | None, unit: str, limit: float | None = None, *, digits: int = 4) -> Measurement:
+    """A value, shown with so many digits after the point, and whether it is within its limit; no number is none."""
+    finite = value if value is not None and math.isfinite(value) else None
+    shown = None if finite is None else round(finite, digits)
+    return Measurement(name=name, value=shown, unit=unit, limit=limit, ok=within(finite, limit))
 
 
 def within(value: float | None, limit: float | None) -> bool:

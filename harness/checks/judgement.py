@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -11,7 +10,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from harness.checks import scoring
-from harness.checks.base import CheckResult, Measurement, Params, within
+from harness.checks.base import CheckResult, Measurement, Params, measured
 from harness.checks.reference import Reference
 from harness.checks.scoring import Difference, Place, Score, Value, Window
 
@@ -107,23 +106,17 @@ def _totals(
     return (
         Measurement(name="tokens", value=total.tokens, unit="tokens"),
         Measurement(name="nats_per_token", value=round(total.nats_per_token, DIGITS), unit="nats"),
-        _limited("perplexity", total.perplexity, params.max, unit=""),
+        measured("perplexity", total.perplexity, "", params.max, digits=DIGITS),
         Measurement(name="bits_per_byte", value=round(bits, DIGITS), unit="bits"),
     )
 
 
 def _differences(params: PerplexityParams, difference: Difference) -> tuple[Measurement, ...]:
     return (
-        _limited("max_token_difference", difference.largest, params.max_token_difference),
-        _limited("mean_token_difference", difference.mean, params.max_mean_difference),
-        _limited("log_ratio", difference.log_ratio, params.max_log_ratio),
+        measured("max_token_difference", difference.largest, "nats", params.max_token_difference, digits=DIGITS),
+        measured("mean_token_difference", difference.mean, "nats", params.max_mean_difference, digits=DIGITS),
+        measured("log_ratio", difference.log_ratio, "nats", params.max_log_ratio, digits=DIGITS),
     )
-
-
-def _limited(name: str, value: float, limit: float | None, *, unit: str = "nats") -> Measurement:
-    finite = value if math.isfinite(value) else None
-    shown = None if finite is None else round(finite, DIGITS)
-    return Measurement(name=name, value=shown, unit=unit, limit=limit, ok=within(finite, limit))
 
 
 def _differs(params: PerplexityParams, difference: Difference, total: Score, against: Score) -> str:

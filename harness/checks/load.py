@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from harness import clock
-from harness.checks.base import CheckContext, CheckResult, Measurement, Params, within
+from harness.checks import greedy
+from harness.checks.base import CheckContext, CheckResult, Measurement, Params, measured
+from harness.checks.greedy import Tokens
 from harness.client.answers import BadAnswer, Completion, RequestFailed
 from harness.errors import ScenarioError
 from harness.units import Duration
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
 NAME = "load"
 SHORTEST = 8
 """Tokens of the shortest prompt; others have twice as many, four times, … the longest `longest-prompt`."""
-TEXT = "smoke_en"
-"""Corpus that the prompts are cut from."""
 
 
 class LoadParams(Params):
@@ -130,9 +130,8 @@ def _is_answer(failure: RequestFailed) -> bool:
     return isinstance(failure, BadAnswer) and failure.status >= HTTPStatus.BAD_REQUEST
 
 
-def _prompts(client: ServerClient, params: LoadParams, corpora: Path) -> list[list[int]]:
+def _prompts(client: ServerClient, params: LoadParams, corpora: Path) -> list[Tokens]:
     """Prompts of mixed lengths, short and long in turn, as token ids."""
-    tokens = client.tokenize((corpora / f"{TEXT}.txt").read_text(encoding="utf-8"))
     most = client.models().max_model_len
     room = min(params.longest_prompt, most - params.max_tokens if most else params.longest_prompt)
     if room < 1:
@@ -140,7 +139,8 @@ def _prompts(client: ServerClient, params: LoadParams, corpora: Path) -> list[li
             f"check {NAME}: {params.max_tokens} tokens to generate leave no room for a prompt in a context of {most}",
             fix=f"lower `checks.{NAME}.max-tokens`, or raise `max-model-len` in `serve`",
         )
-    return [(tokens * (room // len(tokens) + 1))[:length] for length in lengths(room)]
+    text = greedy.text(client, corpora)
+    return [text.piece(length) for length in lengths(room)]
 
 
 def lengths(room: int) -> tuple[int, ...]:
@@ -166,10 +166,10 @@ def judge(params: LoadParams, record: Record, *, health: int) -> CheckResult:
         Measurement(name="not_answered", value=len(record.failures), unit="requests", limit=0, ok=not record.failures),
         Measurement(name="cut_short", value=short, unit="requests", limit=0, ok=not short),
         Measurement(name="health_after", value=health, unit="HTTP status", ok=health == HTTPStatus.OK),
-        *(_seconds(f"p{percent}", percentile(whole, percent)) for percent in (50, 90)),
-        _seconds("p99", percentile(whole, 99), params.max_p99),
-        _seconds("first_token_p50", percentile(first, 50)),
-        _seconds("first_token_p99", percentile(first, 99), params.max_first_token_p99),
+        *(measured(f"p{percent}", percentile(whole, percent), "s") for percent in (50, 90)),
+        measured("p99", percentile(whole, 99), "s", params.max_p99),
+        measured("first_token_p50", percentile(first, 50), "s"),
+        measured("first_token_p99", percentile(first, 99), "s", params.max_first_token_p99),
         Measurement(name="longest_prompt", value=record.longest, unit="tokens"),
         Measurement(name="throughput", value=round(tokens / record.seconds, 1), unit="tokens/s"),
     )
@@ -197,8 +197,3 @@ def _faults(params: LoadParams, record: Record, *, short: int, missed: dict[str,
     }
     limited = {name: f" ({value.value} s, {value.limit} s)" for name, value in missed.items() if value.unit == "s"}
     return [f"{text}{limited.get(name, '')}" for name, text in words.items() if name in missed]
-
-
-def _seconds(name: str, value: float | None, limit: float | None = None) -> Measurement:
-    rounded = None if value is None else round(value, 4)
-    return Measurement(name=name, value=rounded, unit="s", limit=limit, ok=within(value, limit))

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from harness.checks.base import Aftermath, AfterStop, CheckContext, CheckResult, Measurement, Params, within
+from harness.checks.base import Aftermath, AfterStop, CheckContext, CheckResult, Measurement, Params, measured
 from harness.server.footprint import Footprint
 
 NAME = "memory"
@@ -94,8 +94,8 @@ def _difference(later: float | None, earlier: float | None) -> float | None:
 
 
 def _measured(name: str, value: float | None, limit: float | None) -> Measurement:
-    rounded = None if value is None else round(float(value), 1) + 0.0  # no "-0"
-    return Measurement(name=name, value=rounded, unit="MiB", limit=limit, ok=within(rounded, limit))
+    rounded = None if value is None else round(float(value), 1) + 0.0  # no "-0"; what is shown is what is judged
+    return measured(name, rounded, "MiB", limit)
 
 
 def _number(value: float | str | None) -> str:

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from harness.checks.base import Measurement, within
+from harness.checks.base import Measurement, measured, within
 from harness.client.answers import Generated
 
 ROUNDING = 1e-3
@@ -203,13 +203,7 @@ class Comparison:
                 limit=self.tolerance,
                 ok=not self.unexplained,
             ),
-            Measurement(
-                name=f"logprob_difference{suffix}",
-                value=round(self.difference, DIGITS),
-                unit="nats",
-                limit=self.max_difference,
-                ok=within(self.difference, self.max_difference),
-            ),
+            measured(f"logprob_difference{suffix}", self.difference, "nats", self.max_difference, digits=DIGITS),
         )
 
     def detail(self) -> list[dict[str, Any]]:

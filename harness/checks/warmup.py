@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from harness.checks.base import CheckContext, CheckResult, Measurement, Params, within
+from harness.checks.base import CheckContext, CheckResult, Measurement, Params, measured
 from harness.client.answers import Completion
 from harness.units import DurationPerNodeClass
 
@@ -94,15 +94,15 @@ def judge(
     steady_token = statistics.median(answer.first_token_seconds or 0.0 for answer in rest)
     longest, kernels = params.longest(node_class), start.kernels
     measurements = (
-        _measured("time_to_ready", start.ready, "s"),
-        *([_measured("warm_ratio", start.ready / start.cold, "", params.max_warm_ratio)] if start.cold else []),
-        _measured("first_token", first.first_token_seconds, "s"),
-        _measured("first_request", first.seconds, "s", longest),
-        _measured("second_request", rest[0].seconds, "s"),
-        _measured("steady_first_token", steady_token, "s"),
-        _measured("steady_request", steady, "s"),
-        _measured("ratio", first.seconds / steady, "", params.max_ratio),
-        _measured("compiled", len(kernels), "kernels", params.max_compiled),
+        measured("time_to_ready", start.ready, "s"),
+        *([measured("warm_ratio", start.ready / start.cold, "", params.max_warm_ratio)] if start.cold else []),
+        measured("first_token", first.first_token_seconds, "s"),
+        measured("first_request", first.seconds, "s", longest),
+        measured("second_request", rest[0].seconds, "s"),
+        measured("steady_first_token", steady_token, "s"),
+        measured("steady_request", steady, "s"),
+        measured("ratio", first.seconds / steady, "", params.max_ratio),
+        measured("compiled", len(kernels), "kernels", params.max_compiled),
         *([Measurement(name="compiled_names", value=_few(kernels), unit="")] if kernels else []),
     )
     shown = f"first request {first.seconds:.3g} s, then {steady:.3g} s (ratio {first.seconds / steady:.3g})"
@@ -135,11 +135,6 @@ def _limit(value: float | None) -> str:
 def _few(names: Sequence[str]) -> str:
     more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
     return ", ".join(names[:SHOWN_NAMES]) + more
-
-
-def _measured(name: str, value: float | None, unit: str, limit: float | None = None) -> Measurement:
-    rounded = None if value is None else round(value, 4)
-    return Measurement(name=name, value=rounded, unit=unit, limit=limit, ok=within(value, limit))
 
 
 def _detail(answers: Sequence[Completion], compiled: Sequence[str]) -> dict[str, Any]:
