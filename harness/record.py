@@ -179,6 +179,12 @@ class Run:
         """All servers, this one last."""
         return (*self.others, self.launched)
 
+    @property
+    def own(self) -> tuple[Launched, ...]:
+        """The scenario's own servers in the order of their starts; the last one was asked everything."""
+        names = {"", *(self.resolved.get("starts") or ())}
+        return tuple(each for each in self.launches if each.launch in names)
+
 
 OF_A_LAUNCH = tuple(field.name for field in fields(Launched))
 _ADAPTER: TypeAdapter[Run] = TypeAdapter(Run)

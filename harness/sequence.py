@@ -17,7 +17,7 @@ from pathlib import Path
 from harness import launches
 from harness.checks import CHECKS
 from harness.checks.against import Against
-from harness.checks.base import Aftermath, AfterStop, CheckContext, CheckResult, Unfinished
+from harness.checks.base import AfterStop, CheckContext, CheckResult, Unfinished
 from harness.conduct import Finding, Half, failed
 from harness.environment import Environment, cache_root, scratch
 from harness.errors import ScenarioError
@@ -93,16 +93,15 @@ def carry_out(serving: Serving, own: Own, others: Sequence[Second]) -> tuple[Fin
         HarnessError, Interrupted, KeyboardInterrupt: after the server was taken down.
     """
     last = first = _starts(serving, own)
-    spoken = serving.recorder.run.launch
     for number, second in enumerate(others, start=1):
         halves = {name: half for name, half in first.halves.items() if _asks(half, second)}
         if halves and last.good:
             last = _second(serving, second, halves, folder=f"against-{number}")
     finding = last.finding
     if first.good:
-        finding = _judge_after(serving, first.halves, finding, own=spoken)
+        finding = _judge_after(serving, first.halves, finding)
     if not last.teardown.held and (finding.signature is None or finding.judged):
-        serving.recorder.speak_of(spoken)
+        serving.recorder.speak_of(serving.recorder.run.own[-1].launch)
     _not_run(serving, first.halves, finding)
     return (finding if finding.signature else Finding(reason=_passed(serving.recorder.run))), last.teardown
 
@@ -187,13 +186,12 @@ def _finished(half: Half, context: CheckContext) -> CheckResult:
 # --- when they are gone
 
 
-def _judge_after(serving: Serving, halves: Mapping[str, Half], finding: Finding, *, own: str) -> Finding:
+def _judge_after(serving: Serving, halves: Mapping[str, Half], finding: Finding) -> Finding:
     """All of these are judged, as that costs nothing; the first that fails is the finding, if there is none yet."""
     run = serving.recorder.run
-    aftermath = Aftermath(run=run, own=next(each for each in run.launches if each.launch == own))
     for half in halves.values():
         if isinstance(half.rest, AfterStop):
-            result = half.rest.finish(aftermath)
+            result = half.rest.finish(run)
             _add(serving, replace(result, seconds=half.seconds, asking=half.asking))
             if result.outcome == "fail" and finding.signature is None:
                 finding = failed(result)
@@ -214,9 +212,9 @@ def _add(serving: Serving, result: CheckResult) -> None:
 
 def _passed(run: Run) -> str:
     """`ready after 20.1 s, 5 checks passed`."""
-    own = [each for each in run.launches if each.launch in {"", *run.resolved["starts"]}]
     ready = [
-        f"{f'{each.launch} start ' if each.launch else ''}ready after {each.timeline.ready or 0:.1f} s" for each in own
+        f"{f'{each.launch} start ' if each.launch else ''}ready after {each.timeline.ready or 0:.1f} s"
+        for each in run.own
     ]
     words = f"{', '.join(ready)}, {sum(check.outcome == 'pass' for check in run.checks)} checks passed"
     open_ = [launches.case(check.name, check.launch) for check in run.checks if check.outcome == "not_tested"]

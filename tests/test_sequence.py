@@ -80,8 +80,8 @@ class Afterwards(Comparing):
     params = Params
 
     def run(self, context):
-        def finish(aftermath):
-            found = [each.teardown is not None for each in aftermath.run.launches]
+        def finish(done):
+            found = [each.teardown is not None for each in done.launches]
             return CheckResult(name=self.name, outcome="fail" if self.name == "bad" else "pass", message=f"{found}")
 
         return AfterStop(finish=finish)

@@ -58,20 +58,30 @@ class History:
     def __init__(self, file: Path | None = None) -> None:
         self.file = file or location()
 
+    def check(self) -> None:
+        """Whether it can be used, without reading it.
+
+        Raises:
+            NodeError: the file cannot be read, or is none of ours.
+        """
+        with self._open():
+            pass
+
     def feed(self, run: Run) -> bool:
         """Store a run that counts; whether it did. A run that is there already is replaced.
 
         Raises:
             NodeError: the file cannot be written, or is none of ours.
         """
+        counted = counts(run)
         with self._open() as db:
             db.execute("DELETE FROM runs WHERE run = ?", (run.id,))
-            if counts(run):
+            if counted:
                 row = (run.id, run.title, question(run), run.node_class, run.version, run.started, run.accepted)
                 db.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", row)
                 rows = [(run.id, each.start, each.name, each.seconds) for each in samples(run)]
                 db.executemany("INSERT INTO samples VALUES (?, ?, ?, ?)", rows)
-        return counts(run)
+        return counted
 
     def past(self, run: Run) -> dict[tuple[str, str], list[float]]:
         """Seconds by (start, name) of the same question on the same class of node, before this run, oldest first.

@@ -33,10 +33,9 @@ def counts(run: Run) -> bool:
 
 def samples(run: Run) -> tuple[Sample, ...]:
     """The times of the scenario's own starts that came to ready; a server to compare with is another question."""
-    own = {"", *(run.resolved.get("starts") or ())}
     found: list[Sample] = []
-    for each in run.launches:
-        if each.launch not in own or each.timeline.ready is None:
+    for each in run.own:
+        if each.timeline.ready is None:
             continue
         found.append(Sample(start=each.launch, name=READY, seconds=each.timeline.ready))
         found += [

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 if TYPE_CHECKING:  # records and scenarios need these types, but no HTTP
     from harness.checks.against import Against
     from harness.client.server_client import ServerClient
-    from harness.record import Launched, Run
+    from harness.record import Run
     from harness.runtimes.base import CounterNames
 
 
@@ -87,20 +87,11 @@ class Unfinished:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Aftermath:
-    """What is known once the scenario's own servers have been stopped."""
-
-    run: Run
-    """The record so far: every launch with its phases, every result."""
-    own: Launched
-    """The last of the scenario's own servers, which was asked everything."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class AfterStop:
     """A check that is judged when the server is gone."""
 
-    finish: Callable[[Aftermath], CheckResult]
+    finish: Callable[[Run], CheckResult]
+    """Gets the record so far: every server with its phases and its memory, every result."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

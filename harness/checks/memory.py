@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from harness.checks.base import Aftermath, AfterStop, CheckContext, CheckResult, Measurement, Params, measured
+from harness.checks.base import AfterStop, CheckContext, CheckResult, Measurement, Params, measured
 from harness.server.footprint import Footprint
 
 NAME = "memory"
@@ -45,10 +45,7 @@ class Memory:
     def run(self, context: CheckContext) -> AfterStop:
         params: MemoryParams = context.params
 
-        def finish(aftermath: Aftermath) -> CheckResult:
-            return judge(params, aftermath.own.memory)
-
-        return AfterStop(finish=finish)
+        return AfterStop(finish=lambda run: judge(params, run.own[-1].memory))
 
 
 def judge(params: MemoryParams, memory: Mapping[str, Footprint]) -> CheckResult:

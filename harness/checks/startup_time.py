@@ -15,7 +15,7 @@ from pydantic import Field
 
 from harness.baseline.judgement import FEWEST, Normal, normal
 from harness.baseline.samples import READY, Sample, samples
-from harness.checks.base import Aftermath, AfterStop, CheckContext, CheckResult, Measurement, Params
+from harness.checks.base import AfterStop, CheckContext, CheckResult, Measurement, Params
 
 if TYPE_CHECKING:
     from harness.baseline.history import History
@@ -39,15 +39,12 @@ class StartupTime:
     def prepare(self, params: StartupTimeParams, *, model: str, corpora: Path) -> None:
         """Look whether the history can be read, before minutes are spent on a start."""
         del params, model, corpora  # it is the same for all
-        _history().lines()
+        _history().check()
 
     def run(self, context: CheckContext) -> AfterStop:
         params: StartupTimeParams = context.params
 
-        def finish(aftermath: Aftermath) -> CheckResult:
-            return judge(params, samples(aftermath.run), _history().past(aftermath.run))
-
-        return AfterStop(finish=finish)
+        return AfterStop(finish=lambda run: judge(params, samples(run), _history().past(run)))
 
 
 def judge(params: StartupTimeParams, now: Sequence[Sample], past: Past) -> CheckResult:
