@@ -32,21 +32,17 @@ class Start:
     name: str
     """`cold`, `warm`; empty for the only one of a scenario without `starts`."""
     checks: tuple[str, ...]
-    last: bool
-
-    @property
-    def folder(self) -> str:
-        """Where its log goes, below the run's folder: the last one's stands beside the record."""
-        return "" if self.last else self.name
+    folder: str
+    """Where its log goes, below the run's folder: the last one's stands beside the record."""
 
 
 def starts(scenario: Scenario) -> tuple[Start, ...]:
     """The scenario's own launches. The last one is asked everything, those before only how warm they are."""
-    names = scenario.starts or ("",)
+    *before, last = scenario.starts or ("",)
     every = tuple(name for name in scenario.checks if name == FIRST)
-    return tuple(
-        Start(name=name, checks=tuple(scenario.checks) if name == names[-1] else every, last=name == names[-1])
-        for name in names
+    return (
+        *(Start(name=name, checks=every, folder=name) for name in before),
+        Start(name=last, checks=tuple(scenario.checks), folder=""),
     )
 
 

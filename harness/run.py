@@ -209,14 +209,12 @@ def _others(
     recorder: Recorder, scenario: Scenario, here: Node, stack: ExitStack, *, on_event: OnEvent
 ) -> dict[str, Environment]:
     """The builds that the scenario compares with, by the names of those launches."""
-    builds = {name: each.build for name, each in launches.against(scenario).items() if isinstance(each, Overrides)}
     made: dict[str, Environment] = {}
-    for name, words in builds.items():
-        if words is None:
-            continue
-        with recorder.step(f"environment, {name}", on_event):
-            made[name] = environment.provide(parse(words), here, on_step=_noticer(on_event))
-            stack.enter_context(environment.in_use(made[name]))
+    for name, other in launches.against(scenario).items():
+        if isinstance(other, Overrides) and other.build:
+            with recorder.step(f"environment, {name}", on_event):
+                made[name] = environment.provide(parse(other.build), here, on_step=_noticer(on_event))
+                stack.enter_context(environment.in_use(made[name]))
     return made
 
 

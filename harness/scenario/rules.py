@@ -123,9 +123,7 @@ def _nodes(root: Node) -> Iterator[Problem]:
 def _subject(root: Node, words: RuntimeWords) -> Iterator[Problem]:
     for item in _items(root.child("subject")):
         if isinstance(item.value, str) and words.subjects and item.value not in words.subjects:
-            known = ", ".join(sorted(words.subjects))
-            hint = did_you_mean(item.value, words.subjects) or f"; known are {known}"
-            yield Problem.at(item.mark, f'unknown subject "{item.value}"{hint}')
+            yield Problem.at(item.mark, f'unknown subject "{item.value}"{_meant(item.value, words.subjects)}')
 
 
 def _check_keys(root: Node, registry: Registry) -> Iterator[Problem]:
@@ -159,14 +157,10 @@ def _limits_of_starts(root: Node) -> Iterator[Problem]:
 
 def _against(node: Node | None, where: str, root: Node, serve: Node, words: RuntimeWords) -> Iterator[Problem]:
     if node and isinstance(node.value, str) and node.value and words.references and node.value not in words.references:
-        hint = did_you_mean(node.value, words.references) or f"; known are {', '.join(sorted(words.references))}"
-        yield Problem.at(node.mark, f'unknown launch "{node.value}" in `{where}`{hint}')
+        yield Problem.at(node.mark, f'unknown launch "{node.value}" in `{where}`{_meant(node.value, words.references)}')
     if not node or not isinstance(node.value, dict):
         return
-    changed = _mapping(node.child("serve"), node)
-    yield from flags(changed, f"{where}.serve", words)
-    if set(_keys(changed)) & set(words.parallel_flags):
-        yield from _gpus(root, merge(serve, changed), words, f"{where}.serve")
+    yield from _overrides(node, where, root, serve, words)
     build = node.child("build")
     if build and isinstance(build.value, str):
         try:
@@ -179,12 +173,21 @@ def _when(rule: Node, index: int, root: Node, serve: Node, words: RuntimeWords) 
     where = f"when[{index}]"
     if not isinstance(rule.value, dict):
         return
-    changed = _mapping(rule.child("serve"), rule)
-    yield from flags(changed, f"{where}.serve", words)
-    if not _keys(changed) and not _keys(_mapping(rule.child("env"), rule)):
+    yield from _overrides(rule, where, root, serve, words)
+    if not _keys(_mapping(rule.child("serve"), rule)) and not _keys(_mapping(rule.child("env"), rule)):
         yield Problem.at(rule.mark, f"`{where}` changes nothing: give it `serve` or `env`")
+
+
+def _overrides(holder: Node, where: str, root: Node, serve: Node, words: RuntimeWords) -> Iterator[Problem]:
+    """What is wrong with flags that are merged over those of the scenario."""
+    changed = _mapping(holder.child("serve"), holder)
+    yield from flags(changed, f"{where}.serve", words)
     if set(_keys(changed)) & set(words.parallel_flags):
         yield from _gpus(root, merge(serve, changed), words, f"{where}.serve")
+
+
+def _meant(word: str, known: frozenset[str]) -> str:
+    return did_you_mean(word, known) or f"; known are {', '.join(sorted(known))}"
 
 
 def _mapping(node: Node | None, parent: Node) -> Node:

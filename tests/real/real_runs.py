@@ -82,5 +82,12 @@ def only(check: str, params: str = "{}", **others: str) -> tuple[str, ...]:
     return (*gone, *(f"checks.{name}={given}" for name, given in wanted.items()))
 
 
+def found(done: Run, name: str, launch: str | None = None) -> CheckResult:
+    """The one result of a check, of one launch where several made it; printed, for the record."""
+    (check,) = [each for each in done.checks if each.name == name and launch in (None, each.launch)]
+    print(name, launch or "", check.outcome, check.message, numbers(check))
+    return check
+
+
 def numbers(check: CheckResult) -> dict[str, float | str | None]:
     return {measured.name: measured.value for measured in check.measurements}

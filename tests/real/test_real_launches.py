@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from plugins import plugin
-from real_runs import execute, numbers, only
+from real_runs import execute, found, numbers, only
 from test_real_outputs import BELIEVES_ALL, NGRAM
 
 from harness import cli, launches
@@ -56,12 +56,6 @@ def register():
     if os.path.exists({flag!r}):
         time.sleep(30)
 """
-
-
-def found(done, name, launch=None):
-    (check,) = [each for each in done.checks if each.name == name and launch in (None, each.launch)]
-    print(name, launch, check.outcome, check.message, numbers(check))
-    return check
 
 
 def test_healthy_with_every_check_and_a_second_server(vllm_build, tmp_path):

@@ -7,7 +7,7 @@ Every fault is a plugin that the server loads itself (`vllm.general_plugins`), o
 
 import pytest
 from plugins import plugin
-from real_runs import execute, numbers, only
+from real_runs import execute, found, numbers, only
 
 pytestmark = pytest.mark.real
 
@@ -80,17 +80,11 @@ def register():
 """The same, and the log-probabilities say so too: only another launch can tell."""
 
 
-def results(done):
-    for check in done.checks:
-        print(check.name, check.outcome, check.message, {m.name: m.value for m in check.measurements})
-    return {check.name: check for check in done.checks}
-
-
 def test_wrong_blocks_of_the_prefix_cache(vllm_build, tmp_path):
     """Damaged: what the cache finds is the block beside the right one."""
     damage = plugin(tmp_path / "plugin", "wrong_blocks", WRONG_BLOCKS)
     done = execute(vllm_build, tmp_path / "out", CACHED, *only("prefix_cache"), damage)
-    check = results(done)["prefix_cache"]
+    check = found(done, "prefix_cache")
     assert (done.verdict, done.signature.kind, check.outcome) == ("FAIL", "check_failed", "fail")
     assert "the cold and the cached answer to a prompt of" in check.message
     assert numbers(check)["hit_tokens"] > 0
@@ -101,7 +95,7 @@ def test_wrong_blocks_of_the_prefix_cache(vllm_build, tmp_path):
 def test_no_prefix_cache(vllm_build, tmp_path):
     """Damaged: the cache is off."""
     done = execute(vllm_build, tmp_path, "serve.enable-prefix-caching=false", *only("prefix_cache"))
-    check = results(done)["prefix_cache"]
+    check = found(done, "prefix_cache")
     assert (done.verdict, check.outcome) == ("FAIL", "fail")
     assert check.message == "no token came from the prefix cache, of 512 in whole blocks"
 
@@ -111,29 +105,26 @@ def test_a_drafter_that_never_drafts(vllm_build, tmp_path):
     """Damaged: the scheduler forgets what the n-gram proposer proposed."""
     damage = plugin(tmp_path / "plugin", "no_drafts", NO_DRAFTS)
     done = execute(vllm_build, tmp_path / "out", NGRAM, *only("spec_decode"), damage)
-    check = results(done)["spec_decode"]
+    check = found(done, "spec_decode")
     assert (done.verdict, check.outcome) == ("FAIL", "fail")
     assert check.message.startswith("speculation was on but never drafted: 0 drafts")
 
 
 @pytest.mark.slow
-def test_a_noisy_model(vllm_build, tmp_path):
-    """Damaged: noise on the logits, from which the likeliest token is then taken."""
-    damage = plugin(tmp_path / "plugin", "noise", NOISE)
+@pytest.mark.parametrize(
+    ("module", "code", "said"),
+    [
+        ("noise", NOISE, "the first and the repeated answer to a prompt of 64 tokens part at token"),
+        ("samples", SAMPLES, "is not greedy: token"),
+    ],
+)
+def test_one_prompt_with_several_answers(vllm_build, tmp_path, module, code, said):
+    """Damaged: noise on the logits, from which the likeliest token is then taken; or, at temperature 0, a sampled one."""
+    damage = plugin(tmp_path / "plugin", module, code)
     done = execute(vllm_build, tmp_path / "out", *only("determinism"), damage)
-    check = results(done)["determinism"]
+    check = found(done, "determinism")
     assert (done.verdict, check.outcome) == ("FAIL", "fail")
-    assert "the first and the repeated answer to a prompt of 64 tokens part at token" in check.message
-
-
-@pytest.mark.slow
-def test_a_sampler_that_ignores_the_temperature(vllm_build, tmp_path):
-    """Damaged: at temperature 0 tokens are sampled."""
-    damage = plugin(tmp_path / "plugin", "samples", SAMPLES)
-    done = execute(vllm_build, tmp_path / "out", *only("determinism"), damage)
-    check = results(done)["determinism"]
-    assert (done.verdict, check.outcome) == ("FAIL", "fail")
-    assert "is not greedy: token" in check.message
+    assert said in check.message
 
 
 @pytest.mark.slow
@@ -141,7 +132,7 @@ def test_a_verification_that_accepts_every_draft(vllm_build, tmp_path):
     """Damaged: every drafted token counts as the likeliest; no second launch is needed to see it."""
     damage = plugin(tmp_path / "plugin", "accepts_all", ACCEPTS_ALL)
     done = execute(vllm_build, tmp_path / "out", NGRAM, *only("spec_decode"), damage)
-    check = results(done)["spec_decode"]
+    check = found(done, "spec_decode")
     assert (done.verdict, check.outcome) == ("FAIL", "fail")
     assert "the speculative answer to a prompt of" in check.message
     assert numbers(check)["acceptance_length"] == 4
@@ -153,7 +144,7 @@ def test_a_verification_that_only_another_launch_can_tell(vllm_build, tmp_path):
     damage = plugin(tmp_path / "plugin", "believes_all", BELIEVES_ALL)
     against = only("spec_decode", '{"against": "no speculation"}')
     done = execute(vllm_build, tmp_path / "out", NGRAM, *against, damage)
-    check = results(done)["spec_decode"]
+    check = found(done, "spec_decode")
     assert (done.verdict, check.outcome) == ("FAIL", "fail")
     assert "the speculative and the reference answer to a prompt of" in check.message
     assert numbers(check)["wrong_answers"] == 0
