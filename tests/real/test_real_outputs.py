@@ -119,7 +119,7 @@ def test_a_drafter_that_never_drafts(vllm_build, tmp_path):
     ],
 )
 def test_one_prompt_with_several_answers(vllm_build, tmp_path, module, code, said):
-    """Damaged: noise on the logits, from which the likeliest token is then taken; or, at temperature 0, a sampled one."""
+    """Damaged: noise on the logits, of which the likeliest is then taken; or a token sampled at temperature 0."""
     damage = plugin(tmp_path / "plugin", module, code)
     done = execute(vllm_build, tmp_path / "out", *only("determinism"), damage)
     check = found(done, "determinism")
