@@ -1,0 +1,1 @@
+"""The first bad build of a range, seen through the other bugs in it."""
