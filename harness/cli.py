@@ -8,18 +8,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, BinaryIO
 
-from harness import __version__
-from harness.commands import baseline
+from harness import __version__, signals
+from harness.commands import baseline, bisect, probe, sweep
 from harness.errors import HarnessError, Interrupted, UnmetError, UsageError
 
 if TYPE_CHECKING:
@@ -35,10 +33,21 @@ WORST_FIRST = (130, 3, 2, 1, 0)
 
 
 def main(argv: list[str] | None = None) -> int:
-    words = _parser().parse_args(argv)
+    line = sys.argv[1:] if argv is None else argv
+    if line[:1] != ["probe"]:
+        return _main(line)
+    try:
+        return probe.exit_code(_main(line))
+    except SystemExit as error:  # how argparse says that it does not understand, or has printed its help
+        raise SystemExit(error.code and probe.ABORT) from error
+
+
+def _main(line: list[str]) -> int:
+    words = _parser().parse_args(line)
+    words.line = line
     command: Callable[[argparse.Namespace], int] = words.command
     try:
-        with _signals():
+        with signals.interrupting():
             return command(words)
     except HarnessError as error:
         print(f"harness: {error}", file=sys.stderr)
@@ -54,23 +63,6 @@ def main(argv: list[str] | None = None) -> int:
         return HarnessError.exit_code
 
 
-@contextmanager
-def _signals() -> Iterator[None]:
-    """SIGTERM, SIGINT and SIGHUP become `Interrupted` in the main thread, wherever it waits."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        del frame
-        raise Interrupted(signal.Signals(number).name)
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, stop) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="harness", description="Startup reproduction and regression testing of LLM servers."
@@ -83,6 +75,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_env(commands)
     _add_report(commands)
     baseline.add(commands)
+    bisect.add(commands)
+    sweep.add(commands)
+    probe.add(commands)
     return parser
 
 

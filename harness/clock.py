@@ -17,6 +17,11 @@ def utc() -> str:
     return dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
 
 
+def between(begun: str, ended: str) -> float:
+    """Seconds between two times of records."""
+    return (dt.datetime.fromisoformat(ended) - dt.datetime.fromisoformat(begun)).total_seconds()
+
+
 def sleep(seconds: float) -> None:
     time.sleep(max(0.0, seconds))
 

@@ -9,9 +9,10 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    kind: Literal["run", "step", "spawned", "phase", "check", "notice", "verdict"]
+    kind: Literal["run", "step", "spawned", "phase", "check", "notice", "verdict", "mark"]
     """run: one begins · step: work before the spawn · spawned: the server runs, `tail` gives its last line ·
-    phase: one began · check: one ended · notice: worth a line · verdict: the end."""
+    phase: one began · check: one ended · notice: worth a line · verdict: the end ·
+    mark: what a probe of a bisection says."""
     text: str
     t: float | None = None
     """Seconds since the spawn, where there was one."""

@@ -107,6 +107,10 @@ class Run:
     started: str
     harness: str
     schema: int = SCHEMA
+    meaning: str = ""
+    """12 hex digits of what is asked, whatever it is called; two of one meaning on one build need not both be run."""
+    content: str = ""
+    """12 hex digits of what is in the build; the versions of its dependencies stand under `packages`."""
     attempt: str | None = None
     """Of a repeated run: `2/5` is the second of five."""
     state: Literal["running", "finished", "interrupted"] = "running"

@@ -17,10 +17,10 @@ from harness import __version__, clock, launch, masking, node, report
 from harness.build import Build
 from harness.errors import HarnessError, NodeError
 from harness.events import Event, OnEvent
-from harness.known import Step
+from harness.known import Change
 from harness.masking import Masker
 from harness.record import OF_A_LAUNCH, Run, Verdict, save
-from harness.scenario import Scenario
+from harness.scenario import Scenario, meaning
 
 _PLAIN = {
     each.name: each.default if each.default_factory is MISSING else each.default_factory() for each in fields(Run)
@@ -43,7 +43,7 @@ class Recorder:
         out: Path,
         reproduce: str,
         attempt: str | None,
-        under: tuple[Step, ...] = (),
+        under: tuple[Change, ...] = (),
     ) -> Recorder:
         """Make the run's folder under `out` and its first record, `state: running`."""
         here = node.describe()
@@ -58,7 +58,8 @@ class Recorder:
             variant=scenario.variant,
             resolved=masking.redact(scenario.resolved()),
             refs=scenario.refs,
-            fingerprint=_fingerprint(scenario, under),
+            fingerprint=_under(scenario.fingerprint, under),
+            meaning=asked(scenario, under),
             build=str(build),
             node_class=here.node_class,
             node=here.record(),
@@ -109,12 +110,16 @@ class Recorder:
         self.update(steps={**self.run.steps, name: round(clock.now() - begun, 3)})
 
 
-def _fingerprint(scenario: Scenario, under: tuple[Step, ...]) -> str:
+def asked(scenario: Scenario, under: tuple[Change, ...] = ()) -> str:
+    """`Run.meaning` of a run that is still to be made."""
+    return _under(meaning(scenario), under)
+
+
+def _under(question: str, under: tuple[Change, ...]) -> str:
     """Under a workaround it is another question."""
     if not under:
-        return scenario.fingerprint
-    steps = [step.model_dump_json(by_alias=True, exclude_defaults=True) for step in under]
-    return hashlib.sha256(json.dumps([scenario.fingerprint, *steps]).encode()).hexdigest()[:12]
+        return question
+    return hashlib.sha256(json.dumps([question, *(step.key for step in under)]).encode()).hexdigest()[:12]
 
 
 @contextmanager

@@ -43,7 +43,7 @@ class Handling:
 
     expected: bool = False
     """One that is met is nothing new, and one that is due and not met is a failure."""
-    under: tuple[known.Step, ...] = ()
+    under: tuple[known.Change, ...] = ()
     """Workarounds to make the run with; nothing is due then, and nothing is reproduced."""
     peel: bool = False
     """The run is part of a ladder; for the command that makes it again."""
@@ -140,9 +140,9 @@ def _stages(
             stack.enter_context(environment.in_use(provided))
         asked, scenario = scenario, _adapted(recorder, scenario, provided, handling.under)
         others = _others(recorder, scenario, here, stack, on_event=on_event)
-        if edits := [step.edit for step in handling.under if step.edit]:
+        if any(step.touches_sources for step in handling.under):
             with recorder.step("edits", on_event):
-                provided = stack.enter_context(known.edited(provided, edits, folder=recorder.folder))
+                provided = stack.enter_context(_changed(provided, handling.under, recorder.folder))
         seconds = sequence.seconds(asked, scenario, provided, others)
         with recorder.step("weights", on_event):
             fetched = [each for one in (scenario, *(s.scenario for s in seconds)) for each in _fetch(one, provided)]
@@ -170,7 +170,9 @@ def _with_expectation(scenario: Scenario, handling: Handling) -> Scenario:
     return replace(scenario, expect=None if handling.under else Expect(signature=word))
 
 
-def _adapted(recorder: Recorder, scenario: Scenario, provided: Environment, under: tuple[known.Step, ...]) -> Scenario:
+def _adapted(
+    recorder: Recorder, scenario: Scenario, provided: Environment, under: tuple[known.Change, ...]
+) -> Scenario:
     """The scenario for this very version and these workarounds; record what is run and on what."""
     adapted, applied = scenario.apply_when(provided.version)
     for step in under:
@@ -178,6 +180,7 @@ def _adapted(recorder: Recorder, scenario: Scenario, provided: Environment, unde
     recorder.update(
         version=provided.version,
         packages=provided.packages,
+        content=provided.content,
         applied=applied,
         resolved=masking.redact(adapted.resolved()),
     )
@@ -185,9 +188,9 @@ def _adapted(recorder: Recorder, scenario: Scenario, provided: Environment, unde
     return adapted
 
 
-def _around(scenario: Scenario, step: known.Step) -> Scenario:
+def _around(scenario: Scenario, step: known.Change) -> Scenario:
     """The scenario with the overrides of a workaround, and without asking for what that takes away."""
-    if step.edit and known.PYTHONPATH in scenario.env:
+    if step.touches_sources and known.PYTHONPATH in scenario.env:
         raise ScenarioError(
             f"{scenario.path}: `env.{known.PYTHONPATH}` would hide the edited sources",
             fix="take it out, or do not peel",
@@ -203,6 +206,14 @@ def _around(scenario: Scenario, step: known.Step) -> Scenario:
             if name not in step.taken and launches.compares(params, references) not in step.taken
         },
     )
+
+
+def _changed(
+    provided: Environment, under: tuple[known.Change, ...], folder: Path
+) -> AbstractContextManager[Environment]:
+    edits = [step.edit for step in under if step.edit]
+    patches = [step for step in under if isinstance(step, known.Patch)]
+    return known.edited(provided, edits, folder=folder, patches=patches)
 
 
 def _others(

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Protocol, Self, TextIO
 
 from harness import launches
+from harness.bisect.outcome import Bisection
 from harness.events import Event
 from harness.record import Launched, Run
 
@@ -88,6 +89,35 @@ def _rung(run: Run) -> str:
     phase = f" in {run.signature.phase}" if run.signature.phase else ""
     who = f"known: {run.known.words}" if run.known else "not known"
     return f"{run.signature.title}{phase} ({run.signature.id}), {who}"
+
+
+def sweep(rows: Sequence[tuple[object, Run]]) -> Iterator[str]:
+    """Of each build: its verdict, how far it came, what stopped it."""
+    yield f"{'build':<32} {'verdict':<8} {'reach':<18} signature"
+    for build, run in rows:
+        said = f"{run.signature.id} {run.signature.title}" if run.signature else run.reason
+        yield f"{build!s:<32} {run.verdict or 'ERROR':<8} {_reach(run):<18} {said}"
+
+
+def _reach(run: Run) -> str:
+    """The last thing that was completed: a phase, or a check that was passed."""
+    passed = [launches.case(check.name, check.launch) for check in run.checks if check.outcome == "pass"]
+    phases = [phase.label for phase in run.timeline.phases if phase.completed and phase.name not in ("checks", "stop")]
+    return next(iter((*reversed(passed), *reversed(phases))), "nothing")
+
+
+def bisected(told: Bisection, folder: Path) -> Iterator[str]:
+    """The last words on a bisection: the answer, every probe, which bug hides which, where the report is."""
+    yield f"{(told.ending or told.state).upper()} {told.sentence}"
+    if told.fix_hint:
+        yield f"  do           {told.fix_hint}"
+    yield from (f"  note         {note}" for note in told.notes)
+    for probe in told.probes:
+        yield f"  {probe.mark:<12} {probe.build} ({probe.role}): {probe.why}{f'; {probe.under}' if probe.under else ''}"
+    for rung in told.ladder:
+        yield f"  hides        {rung.cover} hides {rung.hidden} in {', '.join(rung.builds)}"
+    yield f"  report       {folder / 'bisection.md'}"
+    yield f"  again        {told.command}"
 
 
 def tally(runs: Iterable[Run]) -> Iterator[str]:

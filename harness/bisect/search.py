@@ -74,9 +74,7 @@ def contradictions(seen: Mapping[int, Seen]) -> tuple[tuple[int, int], ...]:
     return tuple((at, later) for (at, one), (later, other) in pairwise(judged) if (one, other) == ("after", "before"))
 
 
-def targets(
-    size: int, seen: Mapping[int, Seen], *, workers: int = 1, running: Collection[int] = ()
-) -> tuple[int, ...]:
+def targets(size: int, seen: Mapping[int, Seen], *, workers: int = 1, running: Collection[int] = ()) -> tuple[int, ...]:
     """What to probe now, for the workers that are not busy with `running`; empty where there is nothing left to try."""
     before, after = window(size, seen)
     busy = sorted(at for at in running if before < at < after)

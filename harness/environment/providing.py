@@ -17,7 +17,7 @@ from packaging.version import InvalidVersion, Version
 
 from harness import clock, record
 from harness.build import Accelerator, Build
-from harness.environment import installer, interpreter, lockfile
+from harness.environment import content, installer, interpreter, lockfile
 from harness.environment.envcache import Entry, cache_root
 from harness.errors import BuildError, NodeError
 from harness.node import Node
@@ -45,6 +45,8 @@ class Environment:
     """Resolved version of every distribution in it."""
     python_version: str = ""
     """Of the interpreter: `3.11.7`."""
+    content: str = ""
+    """12 hex digits of what is in the build; its packages' versions stand apart."""
 
 
 def provide(
@@ -174,6 +176,7 @@ def _from_noted(build: Build, entry: Entry, noted: Mapping[str, Any]) -> Environ
         python=entry.python,
         packages=noted["packages"],
         python_version=noted["python"],
+        content=content.of_recipe(recipe(build.version, noted["accelerator"])),
     )
 
 
@@ -232,10 +235,17 @@ def _tree(build: Build, node: Node) -> Environment:
         )
     command = (str(python), "-m", MODULE)
     path = ":".join(map(str, folders))
-    return replace(_described(build, node, found, command=command), env={"PYTHONPATH": path})
+    return replace(_described(build, node, found, command=command, before=folders), env={"PYTHONPATH": path})
 
 
-def _described(build: Build, node: Node, found: interpreter.Interpreter, *, command: tuple[str, ...]) -> Environment:
+def _described(
+    build: Build,
+    node: Node,
+    found: interpreter.Interpreter,
+    *,
+    command: tuple[str, ...],
+    before: Sequence[Path] = (),
+) -> Environment:
     own = next((found.packages[name] for name in DISTRIBUTIONS if name in found.packages), "")
     return Environment(
         build=build,
@@ -245,6 +255,7 @@ def _described(build: Build, node: Node, found: interpreter.Interpreter, *, comm
         python=found.python,
         packages=found.packages,
         python_version=found.version,
+        content=content.of_files(command, (*before, *found.paths)),
     )
 
 

@@ -64,6 +64,16 @@ class Step(Strict):
     """What of the subject it takes away; null only for an edit that takes nothing."""
 
     @property
+    def touches_sources(self) -> bool:
+        """Whether the build's sources are copied for it."""
+        return self.edit is not None
+
+    @property
+    def key(self) -> str:
+        """All that it does: the same key, the same change."""
+        return self.model_dump_json(by_alias=True, exclude_defaults=True)
+
+    @property
     def taken(self) -> tuple[str, ...]:
         """What it removes; empty for nothing."""
         return tuple(word for word in self.removes or () if word != NOTHING)

@@ -23,7 +23,9 @@ from pathlib import Path
 from harness.environment import Environment, interpreter, scratch
 from harness.errors import NodeError, ScenarioError
 from harness.known import edits as textual
+from harness.known import patches as diffs
 from harness.known.format import Edit
+from harness.known.patches import Patch
 
 PYTHONPATH = "PYTHONPATH"
 DIFF = "edits.diff"
@@ -31,20 +33,23 @@ DIFF = "edits.diff"
 
 
 @contextmanager
-def edited(environment: Environment, edits: Sequence[Edit], *, folder: Path) -> Iterator[Environment]:
-    """The environment with edited copies of its packages in front; gone when the block ends.
+def edited(
+    environment: Environment, edits: Sequence[Edit], *, folder: Path, patches: Sequence[Patch] = ()
+) -> Iterator[Environment]:
+    """The environment with edited copies of its packages in front, patches on top; gone when the block ends.
 
-    `folder` gets the difference as `edits.diff`. Without edits it is the environment itself.
+    `folder` gets the difference as `edits.diff`. Without any of them it is the environment itself.
 
     Raises:
-        ScenarioError: an edit does not fit these sources.
+        ScenarioError: an edit or a patch does not fit these sources.
         NodeError: the copy cannot be written.
     """
-    if not edits:
+    if not edits and not patches:
         yield environment
         return
     roots = _roots(environment)
-    homes = {package: _home(package, roots) for package in dict.fromkeys(_package(edit) for edit in edits)}
+    named = dict.fromkeys((*map(_package, edits), *_patched_packages(patches, roots)))
+    homes = {package: _home(package, roots) for package in named}
     texts = _edited_texts(edits, homes)
     with scratch.folder("overlays") as place:
         site = place / "site-packages"  # so named that tracebacks are shortened as those of the original
@@ -52,7 +57,11 @@ def edited(environment: Environment, edits: Sequence[Edit], *, folder: Path) -> 
             for package, home in homes.items():
                 _mirror(home / package, site / package, {f: t for f, (_, t) in texts.items() if _first(f) == package})
                 _link_libraries(home, site)
-            (folder / DIFF).write_text(_difference(texts), encoding="utf-8")
+            if patches:
+                _forget_byte_code(site, patches)
+                diffs.apply(patches, site, tuple(homes))
+            told = _difference(texts) + "".join(patch.text for patch in patches)
+            (folder / DIFF).write_text(told, encoding="utf-8")
         except OSError as error:
             raise _unwritable(error) from error
         path = os.pathsep.join(filter(None, (str(site), environment.env.get(PYTHONPATH))))
@@ -70,6 +79,22 @@ def _home(package: str, roots: Sequence[Path]) -> Path:
     if home is None:
         raise ScenarioError(f"the build has no package {package} to edit", fix=textual.FIX)
     return home
+
+
+def _patched_packages(patches: Sequence[Patch], roots: Sequence[Path]) -> Iterator[str]:
+    """The installed packages that patches change. A patch also has tests and docs, which nobody installs."""
+    for patch in patches:
+        firsts = dict.fromkeys(_first(file) for file in patch.files)
+        found = [name for name in firsts if any((root / name / "__init__.py").is_file() for root in roots)]
+        if not found:
+            raise ScenarioError(f"{patch.words} changes no package of this build: {', '.join(firsts)}", fix=textual.FIX)
+        yield from found
+
+
+def _forget_byte_code(site: Path, patches: Sequence[Patch]) -> None:
+    for file in {site / name for patch in patches for name in patch.files}:
+        for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
+            compiled.unlink()
 
 
 def _edited_texts(edits: Sequence[Edit], homes: Mapping[str, Path]) -> dict[str, tuple[str, str]]:

@@ -5,10 +5,11 @@ launch ─▶ known failure A ─▶ launch under A's edits ─▶ known failure
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from harness.known.catalogue import KnownFailures
 from harness.known.format import Step
+from harness.known.patches import Patch
 from harness.record import Run
 
 Under = tuple[Step, ...]
@@ -23,14 +24,14 @@ def peel(launch: Callable[[Under], Run], known: KnownFailures) -> Iterator[Run]:
     while True:
         run = launch(under)
         yield run
-        more = _way_around(run, under, known)
+        more = way_around(run, under, known)
         if not more:
             return
         both = (*under, *more)
         under = (*(step for step in both if step.edit), *(step for step in both if not step.edit))
 
 
-def _way_around(run: Run, under: Under, known: KnownFailures) -> Under:
+def way_around(run: Run, under: Sequence[Step | Patch], known: KnownFailures) -> Under:
     """The next stage of the workaround that was not tried yet."""
     entry = known.met(run.signature, run.version)
     if entry is None or run.verdict not in ("FAIL", "PASS"):  # PASS: a reproduction that failed as foretold

@@ -6,7 +6,6 @@ that no log line can end a block, break a table or become a link.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -24,21 +23,16 @@ from harness.report.cases import (
     under_words,
     verdict,
 )
+from harness.report.markdown import code, escape, fenced, joined, table
 from harness.report.text import cut_middle, log_excerpt, one_line, visible
 from harness.timeline import Phase
 
-MAX_BYTES = 1_000_000
-"""Below 1 MiB, the most that Buildkite takes."""
 LOG_BYTES = 12_000
 BLOCK_BYTES = 8_000
 """Longest command shown."""
 MAX_ROWS = 1_000
 SHOWN_SECONDS = 0.05
 """Shorter phases (`ready` is a moment) are no news of a run that passed."""
-
-# Underscores inside a word mean nothing to Markdown and most titles have some: `layer_names` stays as it is.
-_SPECIAL = re.compile(r"[\\`*\[\]<>|&~#!$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-_AUTOLINK = re.compile(r"(?i)(https?|ftp)(://)|\b(www)(\.)")
 
 
 def render(run: Run, folder: Path) -> str:
@@ -50,7 +44,7 @@ def render(run: Run, folder: Path) -> str:
     blocks += [_checks(run), _phases(run), _environment(run), *map(_teardown, run.launches)]
     if verdict(run) in ("FAIL", "ERROR"):
         blocks.append(_log(run, folder))
-    return _joined(blocks, [f"Reproduce:\n\n{fenced(cut_middle(visible(run.reproduce), BLOCK_BYTES), 'sh')}"])
+    return joined(blocks, [f"Reproduce:\n\n{fenced(cut_middle(visible(run.reproduce), BLOCK_BYTES), 'sh')}"])
 
 
 def render_many(folders: Iterable[Path]) -> str:
@@ -62,7 +56,7 @@ def render_many(folders: Iterable[Path]) -> str:
     runs = sorted((load(folder) for folder in folders), key=lambda run: RANK_OF_VERDICT[outcome(run)])
     counts = [f"{n} {word}" for word in RANK_OF_VERDICT if (n := sum(outcome(run) == word for run in runs))]
     rows = [_run_row(run) for run in runs[:MAX_ROWS]]
-    table = _table(("verdict", "scenario", "build", "ready s", "", "signature"), rows)
+    listed = table(("verdict", "scenario", "build", "ready s", "", "signature"), rows)
     more = (
         f"… and {len(runs) - MAX_ROWS} more runs, none of them worse than the last shown."
         if len(runs) > MAX_ROWS
@@ -70,31 +64,7 @@ def render_many(folders: Iterable[Path]) -> str:
     )
     commands = [one_line(run.reproduce, BLOCK_BYTES) for run in runs[:MAX_ROWS] if verdict(run) != "PASS"]
     again = f"Reproduce:\n\n{fenced(chr(10).join(dict.fromkeys(commands)), 'sh')}" if commands else ""
-    return _joined([f"### {len(runs)} runs: {', '.join(counts) or 'none'}", table, more, again], [])
-
-
-def escape(text: str) -> str:
-    """One line of anybody's text as inert Markdown."""
-    line = _SPECIAL.sub(lambda match: "&lt;" if match[0] == "<" else f"\\{match[0]}", one_line(text))
-    return _AUTOLINK.sub(lambda m: f"{m[1] or m[3]}\u200b{m[2] or m[4]}", line)  # a zero-width space stops autolinks
-
-
-def code(text: str) -> str:
-    """One line of anybody's text as a code span; also inside a table."""
-    line = one_line(text)
-    fence = "`" * (_longest_run(line) + 1)
-    pad = " " if line.startswith("`") or line.endswith("`") else ""
-    return f"{fence}{pad}{line}{pad}{fence}".replace("|", "\\|") if line else ""
-
-
-def fenced(text: str, language: str = "text") -> str:
-    """A code block that its content cannot end."""
-    fence = "`" * max(3, _longest_run(text) + 1)
-    return f"{fence}{language}\n{text}\n{fence}"
-
-
-def _longest_run(text: str) -> int:
-    return max(map(len, re.findall("`+", text)), default=0)
+    return joined([f"### {len(runs)} runs: {', '.join(counts) or 'none'}", listed, more, again], [])
 
 
 def _trouble(run: Run) -> list[str]:
@@ -125,7 +95,7 @@ def _checks(run: Run) -> str:
             limit = "" if value.limit is None else f"{sense} {number(value.limit)}"
             mark = "✓" if value.ok else "**✗**"
             rows.append((mark, name, escape(value.name), escape(number(value.value)), escape(value.unit), limit))
-    return _table(("", "check", "measured", "value", "unit", "limit"), rows)
+    return table(("", "check", "measured", "value", "unit", "limit"), rows)
 
 
 def _phases(run: Run) -> str:
@@ -148,7 +118,7 @@ def _phases(run: Run) -> str:
         )
         for phase in phases
     ]
-    return _table(("phase", "from s", "seconds", ""), rows)
+    return table(("phase", "from s", "seconds", ""), rows)
 
 
 def _side_by_side(started: Sequence[Launched]) -> str:
@@ -158,7 +128,7 @@ def _side_by_side(started: Sequence[Launched]) -> str:
     rows = [(label, *(column.get(label, "") for column in took)) for label in labels]
     ready = [each.timeline.ready for each in started]
     last = ("**ready after**", *("never" if seconds is None else f"**{seconds:.1f}**" for seconds in ready))
-    return _table(("seconds of", *(escape(each.launch) or "the server" for each in started)), [*rows, last])
+    return table(("seconds of", *(escape(each.launch) or "the server" for each in started)), [*rows, last])
 
 
 def _took(phase: Phase) -> str:
@@ -192,23 +162,3 @@ def _run_row(run: Run) -> tuple[str, ...]:
     ready = f"{run.timeline.ready:.1f}" if run.timeline.ready is not None else ""
     identity = code(run.signature.id) if run.signature else ""
     return word, escape(run.title), code(run.build), ready, escape(one_line(said, 300)), identity
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    if not rows:
-        return ""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _joined(blocks: Sequence[str], last: Sequence[str]) -> str:
-    """All blocks that fit; what comes `last` always does."""
-    room = MAX_BYTES - sum(len(block.encode()) + 2 for block in last)
-    kept: list[str] = []
-    for block in filter(None, blocks):
-        room -= len(block.encode()) + 2
-        if room < 0:
-            kept.append("… too long for an annotation: the rest is in run.json.")
-            break
-        kept.append(block)
-    return "\n\n".join([*kept, *last]) + "\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from harness.scenario.find import available, find, folders
 from harness.scenario.format import Budgets, Expect, FromEnv, Needs, Registry, RuntimeWords, When
 from harness.scenario.loading import ScenarioFile, load, load_file, warnings
+from harness.scenario.meaning import meaning
 from harness.scenario.model import Scenario
 from harness.scenario.schema import json_schema
 
@@ -24,5 +25,6 @@ __all__ = [
     "json_schema",
     "load",
     "load_file",
+    "meaning",
     "warnings",
 ]

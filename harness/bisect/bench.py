@@ -1,0 +1,110 @@
+"""How builds are run here: `run.execute`, or the run on disk that has answered already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from packaging.version import Version
+
+from harness import environment, node, recorder, run
+from harness.bisect import examine, marks
+from harness.bisect.examine import Trial
+from harness.bisect.marks import Chased
+from harness.bisect.memory import Memory, Question
+from harness.build import Build
+from harness.errors import HarnessError
+from harness.events import Event, OnEvent
+from harness.known import Change, Known, KnownFailures, Patch
+from harness.record import Run
+from harness.scenario import Scenario
+from harness.scenario.format import in_range
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """One scenario, to be run on many builds."""
+
+    scenario: Scenario
+    """Nothing is expected of it: a failure is a failure."""
+    out: Path
+    sets: tuple[str, ...] = ()
+    grace: float = 8.0
+    since: str = ""
+    """Runs that were started before it are not used again (UTC)."""
+    known: KnownFailures = field(default_factory=KnownFailures)
+    patches: tuple[Patch, ...] = ()
+    order: tuple[str, ...] = ()
+    """The words of the builds in their order, for patches that are for a part of them."""
+    fix: bool = False
+
+    def observe(self, build: Build, under: tuple[Change, ...] = (), *, nth: int = 0, on_event: OnEvent) -> Run:
+        """The `nth` observation of a build: of the runs on disk the `nth` that answers, else one more run."""
+        known = self._answers(build, under, on_event)
+        if nth < len(known):
+            on_event(Event(kind="notice", text=f"{build}: {known[nth].id} has answered already"))
+            return known[nth]
+        return run.execute(
+            self.scenario,
+            build=build,
+            out=self.out,
+            sets=self.sets,
+            on_event=on_event,
+            grace=self.grace,
+            handling=run.Handling(under=under),
+        )
+
+    def known_of(self, run: Run) -> Known | None:
+        """The known failure that a run met."""
+        return self.known.met(run.signature, run.version)
+
+    def examine(self, build: Build, chased: Chased, *, nth: int = 0, on_event: OnEvent) -> Trial:
+        """Judge a build, past other bugs where that is possible."""
+        return examine.examine(
+            lambda under: self.observe(build, under, nth=nth, on_event=on_event),
+            chased,
+            known=self.known,
+            patches=self.patches,
+            applies=self._applies,
+            fix=self.fix,
+        )
+
+    def shows(self, build: Build, chased: Chased, under: tuple[Change, ...], *, on_event: OnEvent) -> bool:
+        """Whether the chased failure is there under these changes."""
+        return marks.judge(self.observe(build, under, on_event=on_event), chased, fix=self.fix).mark == "BAD"
+
+    def _applies(self, patch: Patch, run: Run) -> bool:
+        """Whether a patch is for the build of a run: all are, those of a release's range, or a stretch of the order."""
+        if not patch.builds:
+            return True
+        first, dots, last = patch.builds.partition("..")
+        if not dots:
+            return run.version is not None and in_range(Version(run.version), patch.builds)
+        places = [at for at, word in enumerate(self.order) if run.build == word]
+        return any(_place(self.order, first) <= at <= _place(self.order, last) for at in places)
+
+    def _answers(self, build: Build, under: tuple[Change, ...], on_event: OnEvent) -> list[Run]:
+        here = node.read()
+        try:
+            provided = environment.provide(build, here, on_step=lambda text: on_event(Event(kind="notice", text=text)))
+        except HarnessError:
+            return []  # the run will fail of it, and its record say how
+        question = Question(
+            meaning=recorder.asked(self.scenario, under),
+            content=provided.content,
+            packages=provided.packages,
+            node_class=here.node_class,
+        )
+        return Memory(self.out, since=self.since).answers(question)
+
+
+def _place(order: Sequence[str], word: str) -> float:
+    """Where a build stands that is named by its word or its reference; one that is not there stands nowhere."""
+    named = (at for at, each in enumerate(order) if word in (each, each.partition(":")[2]) or f"@{word}" in each)
+    return next(named, float("nan"))
+
+
+def plain(scenario: Scenario) -> Scenario:
+    """The scenario without a foretold end: where one signature is chased, each run says what it met."""
+    return replace(scenario, expect=None)

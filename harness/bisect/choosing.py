@@ -1,0 +1,100 @@
+"""Which builds a command line means: two ends of a range, a list, one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.bisect.ranges import Range
+from harness.build import Build, parse
+from harness.errors import UsageError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ends:
+    """As named on the command line."""
+
+    good: Build
+    bad: Build
+    fix: bool = False
+
+    @property
+    def older(self) -> Build:
+        return self.bad if self.fix else self.good
+
+    @property
+    def newer(self) -> Build:
+        return self.good if self.fix else self.bad
+
+
+def listed(path: Path) -> tuple[Build, ...]:
+    """The builds of a list file, one a line, oldest first; `#` begins a comment.
+
+    Raises:
+        UsageError: not readable, a line that names no build (says which), a build twice.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", fix="name a file with one build a line") from error
+    builds: list[Build] = []
+    for number, line in enumerate(lines, start=1):
+        word = line.partition(" #")[0].strip() if not line.lstrip().startswith("#") else ""
+        if not word:
+            continue
+        try:
+            build = parse(word)
+        except UsageError as error:
+            raise UsageError(f"{path}:{number}: {error.what}", fix=error.fix) from error
+        if build in builds:
+            raise UsageError(f"{path}:{number}: {build} is there twice", fix="name each build once")
+        builds.append(build)
+    if not builds:
+        raise UsageError(f"{path} names no build", fix="write one build a line, the oldest first")
+    return tuple(builds)
+
+
+def of_list(path: Path, *, good: Build | None, bad: Build | None, fix: bool) -> tuple[Ends, Range]:
+    """The part of a list between two of its builds; without ends, all of it.
+
+    Raises:
+        UsageError: an end is not in the list, or they are the wrong way round.
+    """
+    builds = listed(path)
+    first, last = (bad, good) if fix else (good, bad)
+    older, newer = first or builds[0], last or builds[-1]
+    for end in (older, newer):
+        if end not in builds:
+            raise UsageError(f"{end} is not in {path}", fix="add it, or leave the end out: the list's own end counts")
+    low, high = builds.index(older), builds.index(newer)
+    if low > high:
+        fix_hint = "the list has the oldest first; swap the ends" + ("" if fix else ", or --fix to find the repair")
+        raise UsageError(f"{older} comes after {newer} in {path}", fix=fix_hint)
+    chosen = Range(builds=builds[low : high + 1])
+    return Ends(good=newer if fix else older, bad=older if fix else newer, fix=fix), chosen
+
+
+def between(ends: Ends, *, repo: Path | None) -> Range:
+    """The builds between two ends of one kind: releases, or commits of one repository.
+
+    Raises:
+        UsageError: the ends have no order between them.
+    """
+    raise UsageError(
+        f"between {ends.good} and {ends.bad} there is no order that harness knows",
+        fix="write the builds into a file, oldest first, and name it with --builds",
+    )
+
+
+def swept(words: str, *, repo: Path | None) -> tuple[Build, ...]:
+    """The builds of `--builds`: `A..B`, a list file, or builds with commas between them.
+
+    Raises:
+        UsageError: they name no builds.
+    """
+    first, dots, last = words.partition("..")
+    if dots and not Path(words).is_file():
+        return between(Ends(good=parse(first), bad=parse(last)), repo=repo).builds
+    if Path(words).is_file():
+        return listed(Path(words))
+    return tuple(map(parse, words.split(",")))

@@ -1,0 +1,66 @@
+"""What a search will cost, said before it begins, and environments made while a probe runs."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from harness import environment, node
+from harness.bisect.bench import Bench
+from harness.bisect.ladder import seconds
+from harness.bisect.memory import Memory
+from harness.build import Build
+from harness.errors import HarnessError
+from harness.events import Event, OnEvent
+from harness.record import Run
+
+AGAIN = 2
+"""The two builds that are found are run once more."""
+
+
+def rounds(size: int, *, jobs: int = 1) -> int:
+    """Probes, or with several workers rounds of probes, to find the change among `size` builds with verified ends."""
+    return math.ceil(math.log(size - 1, jobs + 1) - 1e-9) if size > 1 else 0
+
+
+def words(size: int, bench: Bench, *, jobs: int = 1) -> str:
+    """`5 builds: 2 probes and 2 more to confirm, about 3 minutes (0.7 each, from 4 runs)`."""
+    count = rounds(size, jobs=jobs)
+    what = f"{count} rounds of {jobs} probes" if jobs > 1 else f"{count} probes"
+    lead = f"{size} builds, {size - 1} of them possible: {what} and {AGAIN} more to confirm"
+    spent = [seconds(run) for run in _alike(bench)]
+    if not spent:
+        return f"{lead}; how long one takes is not known yet"
+    minutes = statistics.median(spent) / 60
+    total = minutes * (count + AGAIN)
+    return f"{lead}, about {total:.1f} minutes ({minutes:.1f} each, from {len(spent)} runs)"
+
+
+def _alike(bench: Bench) -> Sequence[Run]:
+    title = bench.scenario.title
+    return [run for run in Memory(bench.out).runs() if run.title == title]
+
+
+@contextmanager
+def prefetched(builds: Sequence[Build], *, on_event: OnEvent) -> Iterator[None]:
+    """While the block runs, make these builds ready; what cannot be made will say so when its turn comes."""
+    if not builds:
+        yield
+        return
+    worker = threading.Thread(target=_make, args=(builds, on_event), daemon=True)
+    worker.start()
+    yield
+    worker.join()
+
+
+def _make(builds: Sequence[Build], on_event: OnEvent) -> None:
+    for build in builds:
+        try:
+            environment.provide(
+                build, node.read(), on_step=lambda text: on_event(Event(kind="notice", text=f"meanwhile: {text}"))
+            )
+        except HarnessError as error:
+            on_event(Event(kind="notice", text=f"meanwhile: {build} cannot be made: {error.what}"))

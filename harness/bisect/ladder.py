@@ -1,0 +1,42 @@
+"""Which bug hides which, read off the probes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+from harness.bisect.examine import Trial
+from harness.bisect.outcome import Probe, Rung
+from harness.build import Build
+from harness.clock import between
+from harness.record import Run
+
+
+def probe(build: Build, trial: Trial, role: Any) -> Probe:
+    """A trial as it stands in the file."""
+    return Probe(
+        build=str(build),
+        role=role,
+        mark=trial.judged.mark,
+        why=trial.judged.why,
+        runs=tuple(run.id for run in trial.runs),
+        under=trial.words,
+        met=tuple(run.signature.title if run.signature else "" for run in trial.runs if run.verdict != "ERROR"),
+        seconds=round(sum(map(seconds, trial.runs)), 1),
+    )
+
+
+def seconds(run: Run) -> float:
+    """From the first line of its record to the last; 0 for one that was cut off."""
+    return between(run.started, run.ended) if run.ended else 0.0
+
+
+def rungs(probes: Iterable[Probe]) -> tuple[Rung, ...]:
+    """Every pair of bugs of which one was met behind the other, and the builds in which that was seen."""
+    seen: dict[tuple[str, str], dict[str, None]] = {}
+    for each in probes:
+        for cover, hidden in pairwise(each.met):
+            if cover and hidden and cover != hidden:
+                seen.setdefault((cover, hidden), {})[each.build] = None
+    return tuple(Rung(cover=cover, hidden=hidden, builds=tuple(builds)) for (cover, hidden), builds in seen.items())

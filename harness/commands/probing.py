@@ -1,0 +1,79 @@
+"""The words that `bisect`, `sweep` and `probe` share, and what they mean."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from harness.bisect.bench import Bench
+    from harness.known import Known
+    from harness.record import Run
+    from harness.scenario import Scenario
+
+KnownOf = Callable[["Run"], "Known | None"]
+
+
+def scenario_words(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
+    parser.add_argument("scenario", metavar="SCENARIO", nargs="?" if optional else None, help="a file, or a name")
+    parser.add_argument("--variant", help="a variant of the scenario (or write SCENARIO[VARIANT])")
+    parser.add_argument(
+        "--set",
+        dest="sets",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override, as in serve.max-model-len=512",
+    )
+    parser.add_argument("--out", type=Path, default=Path("reports"), help="folder for the reports (default: reports)")
+    parser.add_argument("--grace", type=float, default=8.0, metavar="SECONDS", help=argparse.SUPPRESS)
+
+
+def judging_words(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--also", action="append", default=[], metavar="S", help="another signature of the same failure"
+    )
+    parser.add_argument("--fix", action="store_true", help="find the first build without it: --bad is the older end")
+    parser.add_argument(
+        "--patch",
+        dest="patches",
+        action="append",
+        default=[],
+        metavar="FILE[@RANGE]",
+        help="where another bug covers, try again with this diff in a copy of the build's sources; "
+        "RANGE: '>=0.29.0,<0.30.0' or FIRST..LAST",
+    )
+
+
+def load(words: argparse.Namespace) -> Scenario:
+    """The scenario, its variant and overrides applied; what is expected of it is not."""
+    from harness import scenario
+    from harness.bisect import bench
+
+    path, variant = scenario.find(words.scenario)
+    if variant and words.variant and variant != words.variant:
+        raise UsageError(f"{words.scenario} names variant {variant}, --variant {words.variant}", fix="name it once")
+    return bench.plain(scenario.load(path, variant=variant or words.variant, sets=tuple(words.sets)))
+
+
+def bench(words: argparse.Namespace, *, since: str = "") -> Bench:
+    """How builds are run for this command line."""
+    from harness import known
+    from harness.bisect.bench import Bench
+    from harness.known import patches
+
+    loaded = load(words)
+    return Bench(
+        scenario=loaded,
+        out=words.out,
+        sets=tuple(words.sets),
+        grace=words.grace,
+        since=since,
+        known=known.beside(loaded.path),
+        patches=tuple(map(patches.read, words.patches)),
+        fix=words.fix,
+    )

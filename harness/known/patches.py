@@ -1,0 +1,86 @@
+"""A user's patch: a unified diff of a build's Python sources, applied to a copy of them by git."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.errors import NodeError, ScenarioError, UsageError
+
+_FIX = "write it against the build's own sources, paths as seen from site-packages (a/vllm/…), or give it an @RANGE"
+_NAMED = re.compile(r"(?m)^(?:---|\+\+\+) (?:[ab]/)?([^\t\r\n]+)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Patch:
+    """One `--patch FILE[@RANGE]`; stands beside `Step` wherever a run is made under something."""
+
+    name: str
+    """Its file's name."""
+    text: str
+    builds: str = ""
+    """The builds that it is for: `>=0.29.0,<0.30.0` or `FIRST..LAST`; empty for all."""
+    serve: Mapping[str, Any] = field(default_factory=dict)
+    env: Mapping[str, Any] = field(default_factory=dict)
+    edit: None = None
+    taken: tuple[str, ...] = ()
+
+    touches_sources = True
+
+    @property
+    def words(self) -> str:
+        return f"patch {self.name}"
+
+    @property
+    def key(self) -> str:
+        """All that it does: the same key, the same change."""
+        return self.text
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that it names, as seen from site-packages."""
+        return tuple(dict.fromkeys(name for name in _NAMED.findall(self.text) if name != "/dev/null"))
+
+
+def read(word: str) -> Patch:
+    """A patch as named on the command line: `FILE` or `FILE@RANGE`.
+
+    Raises:
+        UsageError: no such file, or nothing in it that looks like a unified diff.
+    """
+    name, _, builds = word.rpartition("@") if not Path(word).is_file() and "@" in word else (word, "", "")
+    try:
+        text = Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--patch {word}: {name} cannot be read: {error}", fix="name a unified diff") from error
+    made = Patch(name=Path(name).name, text=text, builds=builds)
+    if not made.files:
+        raise UsageError(f"--patch {word}: {name} is no unified diff", fix="make it with `git diff` or `diff -u`")
+    return made
+
+
+def apply(patches: Sequence[Patch], site: Path, packages: Sequence[str]) -> None:
+    """Apply them in order to the packages copied into `site`; what they change elsewhere (tests, docs) is left out.
+
+    Raises:
+        ScenarioError: one does not fit these sources.
+        NodeError: there is no git.
+    """
+    git = shutil.which("git")
+    if git is None:
+        raise NodeError("there is no git, which applies patches", fix="install git")
+    for patch in patches:
+        include = [f"--include={package}/*" for package in packages]
+        # git looks upwards for a repository, and in one would take the paths for its own.
+        env = {**os.environ, "GIT_CEILING_DIRECTORIES": str(site.parent), "LC_ALL": "C"}
+        argv = [git, "apply", "--whitespace=nowarn", *include, "-"]
+        done = subprocess.run(argv, cwd=site, env=env, input=patch.text, capture_output=True, text=True, check=False)
+        if done.returncode:
+            said = done.stderr.strip().splitlines() or [f"git apply ended with {done.returncode}"]
+            raise ScenarioError(f"{patch.words} does not fit this build: {said[0]}", fix=_FIX)
