@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from packaging.version import Version
+
+from harness import node
 from harness.bisect.ranges import Range
 from harness.build import Build, parse
 from harness.errors import UsageError
+from harness.runtimes.vllm_recipes import recipe
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,10 +83,40 @@ def between(ends: Ends, *, repo: Path | None) -> Range:
 
     Raises:
         UsageError: the ends have no order between them.
+        NodeError: the package index cannot be read.
     """
+    kinds = {ends.good.kind, ends.bad.kind}
+    if kinds == {"release"}:
+        return _releases(ends)
+    del repo
     raise UsageError(
         f"between {ends.good} and {ends.bad} there is no order that harness knows",
         fix="write the builds into a file, oldest first, and name it with --builds",
+    )
+
+
+def _releases(ends: Ends) -> Range:
+    from harness.bisect import releases  # noqa: PLC0415 - needs a library that an offline node may lack
+
+    accelerators = {end.accelerator for end in (ends.good, ends.bad)}
+    if len(accelerators) > 1:
+        raise UsageError(f"{ends.good} and {ends.bad} are for different hardware", fix="write +cpu, +cuda or neither")
+    accelerator = ends.older.accelerator or node.read().accelerator
+    known = releases.available(recipe(ends.older.version, accelerator).distribution)
+    found = releases.path(ends.older.version, ends.newer.version, known)
+
+    def build(version: Version) -> Build:
+        return replace(parse(str(version)), accelerator=ends.older.accelerator)
+
+    def finer(before: Build, after: Build) -> Range | None:
+        between = releases.pre_releases(before.version, after.version, known)
+        return Range(builds=(before, *map(build, between), after)) if between else None
+
+    return Range(
+        builds=tuple(map(build, found.versions)),
+        notes=found.notes,
+        merge_base=build(found.branch_point) if found.branch_point else None,
+        finer=finer,
     )
 
 

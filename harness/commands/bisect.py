@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.commands import probing
-from harness.errors import UsageError
+from harness.errors import UnmetError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from harness.bisect.bench import Bench
     from harness.bisect.choosing import Ends
     from harness.bisect.driver import Wish
+    from harness.bisect.from_junit import Red
     from harness.bisect.outcome import Bisection
     from harness.bisect.ranges import Range
+    from harness.build import Build
 
 EXIT = {"found": 0, "range": 1, "not reproduced": 1, "no culprit": 1, "flaky": 1, "error": 3}
 
@@ -27,7 +31,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="the first bad build of a range",
         description="Exit 0: one build found; 1: not reproduced, no culprit, or only a range; 3: an end in error.",
     )
-    probing.scenario_words(parser)
+    probing.scenario_words(parser, optional=True)
+    parser.add_argument("--from-junit", type=Path, metavar="RED.xml", help="bisect every failure of a nightly's report")
+    parser.add_argument(
+        "--last-green", type=Path, metavar="GREEN.xml", help="report of the night before: its builds are good"
+    )
     parser.add_argument("--good", metavar="B", help="a build without the failure")
     parser.add_argument("--bad", metavar="B", help="a build with it")
     parser.add_argument("--builds", type=Path, metavar="FILE", help="a list of builds, oldest first")
@@ -60,20 +68,87 @@ def _probability(word: str) -> float:
 
 
 def _bisect(words: argparse.Namespace) -> int:
+    if words.from_junit:
+        return _all_red(words)
+    if words.scenario is None:
+        raise UsageError("which scenario?", fix="name a SCENARIO, or a nightly's report with --from-junit")
+    if words.last_green:
+        raise UsageError("--last-green goes with --from-junit", fix="name the good end with --good")
+    return _one(words)
+
+
+def _one(words: argparse.Namespace) -> int:
+    ends, builds = _range(words)
+    told = carry_out(probing.bench(words), ends, builds, _wish(words), fresh=words.fresh, line=words.line)
+    return EXIT[told.ending or "error"]
+
+
+def _wish(words: argparse.Namespace) -> Wish:
     from harness import wanted
     from harness.bisect.driver import Wish
 
-    bench = probing.bench(words)
-    ends, builds = _range(words)
-    wish = Wish(
+    return Wish(
         signature=wanted.resolve(words.signature) if words.signature else None,
         also=tuple(map(wanted.resolve, words.also)),
         allow_unreached=words.allow_unreached,
         confidence=words.confidence,
         jobs=words.jobs,
     )
-    told = one(bench, ends, builds, wish, fresh=words.fresh, line=words.line)
-    return EXIT[told.ending or "error"]
+
+
+def _all_red(words: argparse.Namespace) -> int:
+    """One bisection for each failure of a nightly; what they probe alike is run once."""
+    from harness import node
+    from harness.bisect import from_junit
+
+    if words.scenario or words.bad or words.signature:
+        raise UsageError("--from-junit says which scenario, build and signature", fix="leave the others out")
+    nightly = from_junit.read(words.from_junit)
+    green = from_junit.read(words.last_green).green if words.last_green else {}
+    here = node.read().node_class
+    for title in nightly.errors:
+        print(f"{title}: no verdict on the product, nothing to bisect")
+    codes = []
+    for red in nightly.red:
+        line = _words_of(words, red, green, here)
+        print(f"{red.title} {red.signature}: {shlex.join(['harness', *line])}")
+        codes.append(_one(_parsed(line)))
+    if not codes:
+        print(f"nothing in {words.from_junit} is red")
+    return max(codes, default=0)
+
+
+def _words_of(words: argparse.Namespace, red: Red, green: Mapping[str, Build], here: str) -> list[str]:
+    """The command line of one bisection: it is printed, so that anybody can go on with it alone."""
+    if red.node_class and red.node_class != here:
+        raise UnmetError(f"{red.title} was red on {red.node_class}, this node is {here}", fix="run it on such a node")
+    good = words.good or (str(green[red.title]) if red.title in green else None)
+    if good is None:
+        raise UsageError(f"{red.title}: no build is known to be good", fix="name one with --good, or a --last-green")
+    variant = ["--variant", red.variant] if red.variant else []
+    sets = [word for each in red.sets for word in ("--set", each)]
+    rest = _without(words.line[1:], ("--from-junit", "--last-green", "--good"))
+    ends = ["--good", good, "--bad", str(red.build), "--signature", red.signature]
+    return ["bisect", red.scenario, *variant, *sets, *ends, *rest]
+
+
+def _without(line: list[str], options: tuple[str, ...]) -> list[str]:
+    """The words without these options and their values."""
+    kept: list[str] = []
+    skip = False
+    for word in line:
+        if not skip and word.partition("=")[0] not in options:
+            kept.append(word)
+        skip = not skip and word in options
+    return kept
+
+
+def _parsed(line: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add(parser.add_subparsers(required=True))
+    words = parser.parse_args(line)
+    words.line = line
+    return words
 
 
 def _range(words: argparse.Namespace) -> tuple[Ends, Range]:
@@ -89,7 +164,7 @@ def _range(words: argparse.Namespace) -> tuple[Ends, Range]:
     return ends, choosing.between(ends, repo=words.repo)
 
 
-def one(bench: Bench, ends: Ends, builds: Range, wish: Wish, *, fresh: bool, line: list[str]) -> Bisection:
+def carry_out(bench: Bench, ends: Ends, builds: Range, wish: Wish, *, fresh: bool, line: list[str]) -> Bisection:
     """Carry one bisection out, write its reports, say what came of it.
 
     Raises:
