@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ PIPELINE = yaml.safe_load((ROOT / "buildkite.yml").read_text())
 NIGHTLY = next(step for step in PIPELINE["steps"] if step.get("key") == "nightly")
 STEPS = {step["key"]: step for top in PIPELINE["steps"] for step in top.get("steps", [top])}
 GPU = {key: step for key, step in STEPS.items() if key.startswith("gpu-")}
+BISECT = {key: step for key, step in STEPS.items() if key.startswith("bisect-")}
 
 ENVIRONMENT_SECONDS = 15 * 60.0
 """Project's environment and build environment, from nothing."""
@@ -48,7 +50,7 @@ def test_checks_run_for_every_build_and_gpus_only_by_schedule():
     assert STEPS["checks"]["command"] == ".ci/run"
     assert "if" not in STEPS["checks"]
     assert NIGHTLY["if"] == 'build.source == "schedule"'
-    assert {step["key"] for step in NIGHTLY["steps"]} == {"gpu-1", "gpu-8", "annotate"}
+    assert {step["key"] for step in NIGHTLY["steps"]} == {*GPU, "annotate", *BISECT}
 
 
 @pytest.mark.parametrize("step", GPU.values(), ids=GPU)
@@ -95,7 +97,11 @@ def test_annotation_waits_for_every_gpu_step_and_runs_after_failures():
 
 AGENT = """#!/bin/sh
 case "$1" in
-  artifact) [ "$2 $3 $4" = "download reports/*/summary.md ." ] && cp -r "$ARTIFACTS/." . ;;
+  artifact)
+    case "$2 $3 $4 $5 $6" in
+      "download reports/*/summary.md .  "|"download reports/**/* . --step gpu-1") cp -r "$ARTIFACTS/." . ;;
+      *) exit 1 ;;
+    esac ;;
   annotate) echo "$@" >> calls; cat >> calls ;;
 esac
 """
@@ -146,3 +152,52 @@ def test_each_run_gets_an_annotation_in_the_colour_of_its_verdict(agent, tmp_pat
 
 def test_no_summary_at_all_is_an_error_that_is_retried(agent):
     assert agent(STEPS["annotate"]["command"]).returncode == 3
+
+
+@pytest.mark.parametrize("queue", ["1", "8"])
+def test_a_bisection_waits_for_its_queue_and_has_its_gpus(queue):
+    step, pool = BISECT[f"bisect-{queue}"], GPU[f"gpu-{queue}"]
+    assert step["depends_on"] == [{"step": f"gpu-{queue}", "allow_failure": True}]
+    assert (step["agents"], step["concurrency_group"]) == (pool["agents"], pool["concurrency_group"])
+    assert f"--step gpu-{queue}" in step["command"]
+    assert f'}}.gpu-{queue}"' in step["command"]
+
+
+HARNESS = """#!/bin/sh
+echo "$@" >> harness-calls
+[ "$1" = report ] && exec {python} -m harness "$@"
+exit 0
+"""
+
+
+@pytest.fixture
+def night(tmp_path, agent, monkeypatch):
+    """Run the bisect step on the runs of a night; gives what harness was called with."""
+    monkeypatch.setenv("HARNESS_LAST_GREEN", str(tmp_path / "green.xml"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    program = tmp_path / "job" / ".venv" / "bin" / "harness"
+    program.parent.mkdir(parents=True)
+    program.write_text(HARNESS.format(python=sys.executable))
+    program.chmod(0o755)
+    (tmp_path / "job" / "Makefile").write_text("setup:\n\ttrue\n")
+
+    def run(*made):
+        for each in made:
+            runs.write(each, tmp_path / "artifacts" / "reports")
+        done = agent(BISECT["bisect-1"]["command"])
+        assert done.returncode == 0, done.stderr
+        return (tmp_path / "job" / "harness-calls").read_text().splitlines()
+
+    return run
+
+
+def test_a_red_night_is_bisected_from_the_last_green_one(night, tmp_path):
+    calls = night(runs.passed(), runs.failed_at_startup())
+    green = tmp_path / "green.xml.gpu-1"
+    assert calls[1:] == [f"bisect --from-junit night.xml --last-green {green} --out reports"]
+    assert not green.exists()
+
+
+def test_a_green_night_is_what_the_next_begins_at(night, tmp_path):
+    assert len(night(runs.passed())) == 1
+    assert "release:0.32.0" in (tmp_path / "green.xml.gpu-1").read_text()
