@@ -7,25 +7,32 @@ Everything that was found out is on disk after each probe, as ordinary runs; the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness import clock, wanted
-from harness.bisect import ends, forecast, ladder, marks, outcome, pool, search
+from harness.bisect import ends, forecast, ladder, marks, outcome, pool, strategies
 from harness.bisect.bench import Bench
+from harness.bisect.confidence import NoCulprit
 from harness.bisect.ends import Unfit
+from harness.bisect.evidence import Evidence
 from harness.bisect.examine import Trial
 from harness.bisect.marks import Chased
 from harness.bisect.outcome import Bisection
-from harness.bisect.pool import Job, Pool
+from harness.bisect.pool import Pool
 from harness.bisect.ranges import Range
-from harness.bisect.search import Answer, Seen, Unknown
+from harness.bisect.search import Answer
+from harness.bisect.strategies import Strategy
 from harness.build import Build
 from harness.errors import Interrupted
 from harness.events import Event, OnEvent
 from harness.known import Change, way_around
 from harness.record import Run
+
+ATTEMPTS = 10
+"""Runs of a bad end that may pass before it is said to be none, where failures come and go: one that fails in three
+runs of ten is missed in 3 % of searches."""
+WORTH_NAMING = 0.01
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,9 +69,7 @@ class Driver:
     def __init__(self, told: Bisection, bench: Bench, wish: Wish, *, folder: Path, on_event: OnEvent) -> None:
         self.told, self._bench, self._wish = told, bench, wish
         self._folder, self._on_event = folder, on_event
-        self._trials: dict[Build, Trial] = {}
-        self._proofs: dict[tuple[str, ...], bool] = {}
-        """Of each set of changes, whether the chased failure is there under it."""
+        self._evidence = Evidence(fix=bench.fix, allow_unreached=wish.allow_unreached)
 
     def carry_out(self, builds: Range) -> Bisection:
         """Find the change.
@@ -75,7 +80,7 @@ class Driver:
         """
         try:
             with pool.choose(self._wish.jobs, self._on_event) as workers:
-                self._found(builds, workers)
+                self._find(builds, workers)
         except Unfit as error:
             self._update(ending=error.ending, sentence=error.sentence, fix_hint=error.hint)
         except (Interrupted, KeyboardInterrupt):
@@ -84,28 +89,30 @@ class Driver:
         self._update(state="finished", ended=clock.utc(), ladder=ladder.rungs(self.told.probes))
         return self.told
 
-    def _found(self, builds: Range, workers: Pool) -> None:
-        self._update(notes=builds.notes)
-        self._order(builds)
-        bad, good = (builds.builds[0], builds.builds[-1]) if self._bench.fix else (builds.builds[-1], builds.builds[0])
-        chased = self._chase(bad)
-        self._verify_good(good, chased)
+    def _find(self, builds: Range, workers: Pool) -> None:
+        self._begin(builds)
+        older, newer = builds.builds[0], builds.builds[-1]
+        chased = self._chase(older if self._bench.fix else newer)
+        self._verify_good(newer if self._bench.fix else older, chased)
         builds = self._from_merge_base(builds, chased)
         while True:
-            self._order(builds)
+            self._begin(builds)
             self._update(range=tuple(map(str, builds.builds)), predicted=self._forecast(builds))
-            self._on_event(Event(kind="notice", text=self.told.predicted))
+            self._say(self.told.predicted)
             found = self._search(builds, chased, workers)
             before, first = builds.builds[found.first - 1], builds.builds[found.last]
             finer = builds.finer(before, first) if builds.finer and found.single else None
             if finer is None:
                 break
-            self._update(notes=(*self.told.notes, *finer.notes))
             builds = finer
-        self._confirm(before, first, chased, workers)
+        if self._wish.confidence is None:
+            self._confirm(before, first, chased, workers)
         self._answer(builds, found)
 
-    def _order(self, builds: Range) -> None:
+    def _begin(self, builds: Range) -> None:
+        """Search these builds from now on."""
+        new = tuple(note for note in builds.notes if note not in self.told.notes)
+        self._update(notes=(*self.told.notes, *new))
         self._bench = replace(self._bench, order=tuple(map(str, builds.builds)))
 
     # --- the ends
@@ -113,35 +120,46 @@ class Driver:
     def _chase(self, bad: Build) -> Chased:
         """The failure that the bad end shows; one that was named may be behind others."""
         self._say(f"bad end {bad}")
-        under: tuple[Change, ...] = ()
-        runs = [self._bench.observe(bad, on_event=self._on_event)]
-        while more := self._past(runs[-1], under):
-            under = (*under, *more)
-            runs.append(self._bench.observe(bad, under, on_event=self._on_event))
+        passed: list[Run] = []
+        runs, under = self._shown(bad, nth=0)
+        while self._wish.confidence and runs[-1].verdict == "PASS" and len(passed) < ATTEMPTS:
+            passed.append(runs[0])
+            runs, under = self._shown(bad, nth=len(passed))
         ends.check_bad(bad, runs[-1], self._wish.signature)
         chased = marks.chased(runs[-1], also=self._wish.also, known=self._bench.known_of(runs[-1]))
-        self._proofs[_key(under)] = True
-        judged = marks.judge(runs[-1], chased, fix=self._bench.fix)
-        trial = Trial(runs=tuple(runs), judged=judged, under=under, plain=marks.judge(runs[0], chased))
-        self._note(bad, trial, "bad end")
+        self._evidence.prove(under, shown=True)
         self._update(signature=chased.signature, stop=chased.stop)
+        for run in passed:
+            self._note(bad, self._trial((run,), chased), "bad end")
+        self._note(bad, self._trial(runs, chased, under), "bad end")
         return chased
 
+    def _shown(self, bad: Build, *, nth: int) -> tuple[tuple[Run, ...], tuple[Change, ...]]:
+        """Its run, and those under what it takes to come to the failure that was named."""
+        under: tuple[Change, ...] = ()
+        runs = [self._bench.observe(bad, nth=nth, on_event=self._on_event)]
+        while more := self._past(runs[-1], under):
+            under = (*under, *more)
+            runs.append(self._bench.observe(bad, under, nth=nth, on_event=self._on_event))
+        return tuple(runs), under
+
     def _past(self, run: Run, under: tuple[Change, ...]) -> tuple[Change, ...]:
-        """A way around what hides the failure that was named."""
         word = self._wish.signature
         if word is None or run.signature is None or wanted.named(word, run.signature):
             return ()
         return way_around(run, under, self._bench.known)
 
+    def _trial(self, runs: tuple[Run, ...], chased: Chased, under: tuple[Change, ...] = ()) -> Trial:
+        plain, judged = (marks.judge(run, chased, fix=self._bench.fix) for run in (runs[0], runs[-1]))
+        return Trial(runs=runs, judged=judged, under=under, plain=plain)
+
     def _verify_good(self, good: Build, chased: Chased) -> None:
         self._say(f"good end {good}")
-        trial = self._bench.examine(good, chased, on_event=self._on_event)
-        self._note(good, trial, "good end")
-        self._prove(trial, chased)
-        ends.check_good(
-            good, trial, believed=self._believed(trial), allow_unreached=self._wish.allow_unreached, fix=self._bench.fix
-        )
+        trial = self._examine(good, chased, "good end")
+        if trial.judged.mark == "BAD" and self._wish.confidence:
+            return  # it is evidence that no build brought it, and is weighed
+        believed, allow = self._evidence.believed(trial), self._wish.allow_unreached
+        ends.check_good(good, trial, believed=believed, allow_unreached=allow, fix=self._bench.fix)
 
     def _from_merge_base(self, builds: Range, chased: Chased) -> Range:
         """The range from where its older end left the line, if it did and that can be judged."""
@@ -149,97 +167,83 @@ class Driver:
         if base is None or base in builds.builds:
             return builds
         self._say(f"merge base {base}")
-        trial = self._bench.examine(base, chased, on_event=self._on_event)
-        self._note(base, trial, "merge base")
-        self._prove(trial, chased)
-        side = self._side(trial)
+        trial = self._examine(base, chased, "merge base")
+        side = self._evidence.side(trial)
         if side == "after":
             raise ends.unfit_base(base, builds.builds[0], fix=self._bench.fix)
         if side == "before":
             return replace(builds, builds=(base, *builds.builds[1:]), merge_base=None)
-        self._update(notes=(*self.told.notes, f"the merge base {base} cannot be judged: {trial.judged.words}"))
-        return builds
+        note = f"the merge base {base} cannot be judged: {trial.judged.words}"
+        return replace(builds, notes=(*builds.notes, note))
 
     # --- the search
 
     def _search(self, builds: Range, chased: Chased, workers: Pool) -> Answer:
-        size = len(builds.builds)
         while True:
-            seen = self._seen(builds)
-            found = search.answer(size, seen)
+            now = self._strategy(builds)
+            found = now.answer()
             for position in workers.running:
-                if found or not search.matters(size, seen, position):
+                if found or not now.matters(position):
                     self._say(f"{builds.builds[position]} cannot matter any more")
                     workers.cancel(position)
+            if isinstance(found, NoCulprit):
+                raise ends.no_culprit(builds.builds[0], builds.builds[-1], found)
             if found:
                 return found
-            for position in search.targets(size, seen, workers=self._wish.jobs, running=workers.running):
-                self._say(f"probe {builds.builds[position]}, {_left(size, seen)} builds are possible")
-                job: Job = Examine(bench=self._bench, build=builds.builds[position], chased=chased)
-                workers.submit(position, job)
-            with forecast.prefetched(self._next(builds, seen, workers), on_event=self._on_event):
-                position, trial = workers.wait()
-            self._note(builds.builds[position], trial, "probe")
-            self._prove(trial, chased)
+            self._submit(builds, chased, workers, now)
+            position, trial = self._wait(builds, workers, now)
+            self._weigh(builds.builds[position], trial, chased, "probe")
 
-    def _seen(self, builds: Range) -> dict[int, Seen]:
-        judged = {at: self._trials[build] for at, build in enumerate(builds.builds) if build in self._trials}
-        ends_ = {0: "before", len(builds.builds) - 1: "after"}  # verified, or found on the coarser level
-        seen: dict[int, Seen] = {at: self._side(trial) for at, trial in judged.items()}
-        seen.update(ends_)  # type: ignore[arg-type]  # two literals of Side
-        return seen
+    def _strategy(self, builds: Range) -> Strategy:
+        asked = self._wish.confidence
+        return strategies.choose(self._evidence, builds.builds, asked=asked, fix=self._bench.fix)
 
-    def _side(self, trial: Trial) -> Seen:
-        judged, fix = trial.judged, self._bench.fix
-        if judged.mark == "BAD":
-            return "before" if fix else "after"
-        if judged.mark == "GOOD":
-            if not self._believed(trial):
-                return Unknown(cause=trial.plain.cause)
-            return "after" if fix else "before"
-        if self._wish.allow_unreached and judged.masking in ends.UNREACHED and not fix:
-            return "before"
-        return Unknown(cause=judged.cause)
+    def _submit(self, builds: Range, chased: Chased, workers: Pool, now: Strategy) -> None:
+        for position in now.targets(workers=self._wish.jobs, running=workers.running):
+            build = builds.builds[position]
+            self._say(f"probe {build}, {now.words}")
+            nth = len(self._evidence.trials[build]) if build in self._evidence.trials else 0
+            workers.submit(position, Examine(bench=self._bench, build=build, chased=chased, nth=nth))
+        if not workers.running:
+            raise ends.nothing_to_judge()
 
-    def _believed(self, trial: Trial) -> bool:
-        """Whether a mark counts: one won under changes does where the chased failure was seen under the same."""
-        return trial.judged.mark != "GOOD" or not trial.under or self._proofs.get(_key(trial.under), False)
+    def _wait(self, builds: Range, workers: Pool, now: Strategy) -> tuple[int, Trial]:
+        """The next result; while one probe runs, the environments of what comes after it are made."""
+        ahead: tuple[int, ...] = ()
+        if self._wish.jobs == 1 and self._wish.prefetch:
+            ahead = now.after(workers.running[0])
+        with forecast.prefetched([builds.builds[at] for at in ahead], on_event=self._on_event):
+            return workers.wait()
 
-    def _prove(self, trial: Trial, chased: Chased) -> None:
-        """See whether the chased failure is still there under the changes that a mark was won with."""
-        if trial.judged.mark == "BAD":
-            self._proofs[_key(trial.under)] = True
-        elif trial.judged.mark == "GOOD" and _key(trial.under) not in self._proofs:
-            bad = next(build for build, each in self._trials.items() if each.judged.mark == "BAD")
+    def _examine(self, build: Build, chased: Chased, role: str) -> Trial:
+        trial = self._bench.examine(build, chased, on_event=self._on_event)
+        self._weigh(build, trial, chased, role)
+        return trial
+
+    def _weigh(self, build: Build, trial: Trial, chased: Chased, role: str) -> None:
+        """Note a trial; a mark won under changes is only believed where the chased failure is there under them too."""
+        self._note(build, trial, role)
+        if self._evidence.unproven(trial):
+            bad = self._evidence.bad()
             self._say(f"does {bad} still show it {trial.words}?")
-            run = self._bench.observe(bad, trial.under, on_event=self._on_event)
-            judged = marks.judge(run, chased, fix=self._bench.fix)
-            self._proofs[_key(trial.under)] = judged.mark == "BAD"
-            proof = Trial(runs=(run,), judged=judged, under=trial.under, plain=judged)
+            proof = self._trial(
+                (self._bench.observe(bad, trial.under, on_event=self._on_event),), chased, under=trial.under
+            )
+            self._evidence.prove(trial.under, shown=proof.judged.mark == "BAD")
             self._tell(bad, proof, "proof")
-
-    def _next(self, builds: Range, seen: dict[int, Seen], workers: Pool) -> Sequence[Build]:
-        """What will be probed after the one that runs, whatever it says: their environments can be made meanwhile."""
-        if self._wish.jobs > 1 or not self._wish.prefetch or not workers.running:
-            return ()
-        at, size = workers.running[0], len(builds.builds)
-        sides: tuple[Seen, Seen] = ("before", "after")
-        after = (search.targets(size, {**seen, at: side}) for side in sides)
-        return [builds.builds[position] for positions in after for position in positions]
 
     # --- the answer
 
     def _confirm(self, before: Build, first: Build, chased: Chased, workers: Pool) -> None:
         """The two builds that were found, once more: what changes its mind is no culprit."""
         for build in (before, first):
-            if build not in self._trials:  # a merge base, or an end on the coarser level, has been judged too
-                continue
+            earlier = self._evidence.trials[build][0]
             self._say(f"once more {build}")
             workers.submit(-1, Examine(bench=self._bench, build=build, chased=chased, nth=1))
             _, trial = workers.wait()
             self._tell(build, trial, "again")
-            if trial.judged.mark != self._trials[build].judged.mark:
-                raise ends.flaky(build, self._trials[build].judged, trial.judged)
+            if trial.judged.mark != earlier.judged.mark:
+                raise ends.flaky(build, earlier.judged, trial.judged)
 
     def _answer(self, builds: Range, found: Answer) -> None:
         culprits = tuple(str(builds.builds[at]) for at in range(found.first, found.last + 1))
@@ -251,17 +255,26 @@ class Driver:
             untested=tuple(str(builds.builds[at]) for at in found.untested),
             sentence=ends.answered(culprits, self.told, self._reason(builds, found)),
             log=builds.log(before, last) if builds.log else "",
+            posterior=self._posterior(builds),
         )
+
+    def _posterior(self, builds: Range) -> dict[str, float]:
+        shares = self._strategy(builds).shares()
+        return {
+            "no culprit" if at < 0 else str(builds.builds[at]): round(share, 4)
+            for at, share in shares.items()
+            if share >= WORTH_NAMING
+        }
 
     def _reason(self, builds: Range, found: Answer) -> str:
         """Why those in the gap cannot be told apart."""
-        inside = (self._trials.get(builds.builds[at]) for at in range(found.first, found.last))
-        return next((trial.judged.why for trial in inside if trial), "")
+        inside = (builds.builds[at] for at in range(found.first, found.last))
+        return next((self._evidence.trials[b][0].judged.why for b in inside if b in self._evidence.trials), "")
 
     # --- telling
 
     def _note(self, build: Build, trial: Trial, role: str) -> None:
-        self._trials[build] = trial
+        self._evidence.add(build, trial)
         self._tell(build, trial, role)
 
     def _tell(self, build: Build, trial: Trial, role: str) -> None:
@@ -278,13 +291,4 @@ class Driver:
         outcome.save(self.told, self._folder)
 
     def _forecast(self, builds: Range) -> str:
-        return forecast.words(len(builds.builds), self._bench, jobs=self._wish.jobs)
-
-
-def _key(under: Sequence[Change]) -> tuple[str, ...]:
-    return tuple(change.key for change in under)
-
-
-def _left(size: int, seen: dict[int, Seen]) -> int:
-    before, after = search.window(size, seen)
-    return after - before
+        return forecast.words(len(builds.builds), self._bench, jobs=self._wish.jobs, asked=self._wish.confidence)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness import wanted
+from harness.bisect.confidence import NoCulprit
 from harness.bisect.examine import Trial
 from harness.bisect.marks import Judged
 from harness.bisect.outcome import Bisection, Ending
@@ -87,6 +88,18 @@ def flaky(build: Build, first: Judged, again: Judged) -> Unfit:
         f"{build} was {first.words}, and once more {again.words}",
         hint="it does not fail each time: search with --confidence 0.95",
     )
+
+
+def no_culprit(first: Build, last: Build, found: NoCulprit) -> Unfit:
+    return Unfit(
+        "no culprit",
+        f"{first} … {last} all behave alike: no build brought it ({found.probability:.0%})",
+        hint="it came from elsewhere (a dependency, a driver, the model), or before them: name an older --good",
+    )
+
+
+def nothing_to_judge() -> Unfit:
+    return Unfit("no culprit", "none of these builds can be judged", hint="see the marks of the probes")
 
 
 def answered(culprits: Sequence[str], told: Bisection, reason: str) -> str:

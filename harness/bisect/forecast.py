@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from harness import environment, node
 from harness.bisect.bench import Bench
+from harness.bisect.confidence import probes
 from harness.bisect.ladder import seconds
 from harness.bisect.memory import Memory
 from harness.build import Build
@@ -19,6 +20,7 @@ from harness.record import Run
 
 AGAIN = 2
 """The two builds that are found are run once more."""
+COMMON_RATE, RARE_RATE = 0.8, 0.5
 
 
 def rounds(size: int, *, jobs: int = 1) -> int:
@@ -26,16 +28,30 @@ def rounds(size: int, *, jobs: int = 1) -> int:
     return math.ceil(math.log(size - 1, jobs + 1) - 1e-9) if size > 1 else 0
 
 
-def words(size: int, bench: Bench, *, jobs: int = 1) -> str:
-    """`5 builds: 2 probes and 2 more to confirm, about 3 minutes (0.7 each, from 4 runs)`."""
+def words(size: int, bench: Bench, *, jobs: int = 1, asked: float | None = None) -> str:
+    """`5 builds: 2 probes and 2 more to confirm, about 3 minutes (0.7 each, from 4 runs)`.
+
+    `asked`: where failures come and go, the confidence that is asked for.
+    """
+    lead = f"{size} builds, {size - 1} of them possible"
+    if asked:
+        return _timed(f"{lead}: {_weighed(size, asked)}", probes(size, rate=COMMON_RATE, asked=asked), bench)
     count = rounds(size, jobs=jobs)
     what = f"{count} rounds of {jobs} probes" if jobs > 1 else f"{count} probes"
-    lead = f"{size} builds, {size - 1} of them possible: {what} and {AGAIN} more to confirm"
+    return _timed(f"{lead}: {what} and {AGAIN} more to confirm", count + AGAIN, bench)
+
+
+def _weighed(size: int, asked: float) -> str:
+    often, seldom = (probes(size, rate=rate, asked=asked) for rate in (COMMON_RATE, RARE_RATE))
+    return f"{often} probes if it fails in {COMMON_RATE:.0%} of runs, {seldom} in {RARE_RATE:.0%}"
+
+
+def _timed(lead: str, count: int, bench: Bench) -> str:
     spent = [seconds(run) for run in _alike(bench)]
     if not spent:
         return f"{lead}; how long one takes is not known yet"
     minutes = statistics.median(spent) / 60
-    total = minutes * (count + AGAIN)
+    total = minutes * count
     return f"{lead}, about {total:.1f} minutes ({minutes:.1f} each, from {len(spent)} runs)"
 
 
