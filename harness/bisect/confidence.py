@@ -5,9 +5,9 @@ has it shows it with probability f in a run, one that has it not only by a false
 
     L(c, f) = ε^S(<c) · (1-ε)^P(<c) · f^S(≥c) · (1-f)^P(≥c)          S: runs that showed it, P: runs that passed
 
-so a pass is weak evidence (one in five bad builds passes at f = 0.8), a failure strong. f is not known: each
-hypothesis is weighed over a grid of rates, which is also how the rate is learnt on the way. Builds that cannot be judged
-weigh nothing; hypotheses that only they would tell apart are one answer with several builds.
+so a pass is weak evidence (one in five bad builds passes at f = 0.8) and a failure strong. f is not known: hypotheses
+are weighed over a grid of rates, which is also how the rate is learnt on the way. Builds that cannot be judged weigh
+nothing; hypotheses that only they would tell apart are one answer with several builds.
 
 The next probe is the one from which most is expected to be learnt, the mutual information of its outcome and the
 hypothesis: A. Ben-Or and A. Hassidim, "The Bayesian Learner is Optimal for Noisy Binary Search", FOCS 2008; the unknown

@@ -1,0 +1,163 @@
+"""Failures that come and go: the weighing alone, and whole bisections of histories."""
+
+import random
+
+import pytest
+from bisecting import Bug, History
+from hypothesis import given
+from hypothesis import strategies as st
+from test_bisect_driver import CHASED, Search
+
+from harness.bisect.confidence import NoCulprit, Tally, decide, next_probe, posterior, probes
+from harness.bisect.search import Answer
+
+
+def carry_out(rng, size, shows, *, asked=0.95, unknown=()):
+    """`shows(position)` is the outcome of one run there; the answer and the number of runs."""
+    tallies = {0: Tally(passed=1), size - 1: Tally(shown=1)}
+    for runs in range(400):
+        if found := decide(size, tallies, asked=asked):
+            return found, runs + 2
+        at = next_probe(size, tallies)
+        shown = shows(at)
+        before = tallies.get(at, Tally())
+        if at in unknown:
+            tallies[at] = Tally(unknown=True)
+        else:
+            tallies[at] = Tally(shown=before.shown + shown, passed=before.passed + (not shown))
+    raise AssertionError("it never ends")
+
+
+def test_a_failure_settles_more_than_a_pass():
+    """Of nine builds the middle one failed: all before it are out but for a false alarm. Had it passed, they stay."""
+    failed = posterior(9, {0: Tally(passed=1), 8: Tally(shown=1), 4: Tally(shown=1)})
+    passed = posterior(9, {0: Tally(passed=1), 8: Tally(shown=1), 4: Tally(passed=1)})
+    assert sum(failed.culprit[4:]) < 0.01
+    assert 0.1 < sum(passed.culprit[:4]) < 0.5
+
+
+def test_the_rate_is_learnt_on_the_way():
+    often = posterior(3, {0: Tally(passed=3), 2: Tally(shown=9, passed=1)})
+    seldom = posterior(3, {0: Tally(passed=3), 2: Tally(shown=2, passed=8)})
+    assert often.rate > 0.75
+    assert seldom.rate < 0.4
+
+
+@given(st.data())
+def test_probabilities_are_probabilities(data):
+    size = data.draw(st.integers(2, 30))
+    counts = st.builds(Tally, shown=st.integers(0, 5), passed=st.integers(0, 5), unknown=st.booleans())
+    tallies = data.draw(st.dictionaries(st.integers(0, size - 1), counts))
+    found = posterior(size, tallies)
+    assert len(found.culprit) == size - 1
+    assert sum(found.culprit) + found.none == pytest.approx(1)
+    assert all(0 <= share <= 1 for share in (*found.culprit, found.none, found.rate))
+    assert next_probe(size, tallies) not in {at for at, tally in tallies.items() if tally.unknown}
+
+
+@pytest.mark.parametrize("flake", [0.0, 0.05, 0.2, 0.5])
+def test_the_culprit_is_found_as_often_as_was_asked(flake):
+    """Of 60 histories each; at a flake rate of 20 % a bad build passes one run in five."""
+    rng = random.Random(7)
+    wrong = 0
+    for _ in range(60):
+        culprit = rng.randrange(1, 64)
+        found, _ = carry_out(rng, 64, lambda at, c=culprit: at >= c and rng.random() >= flake)
+        wrong += found != Answer(first=culprit, last=culprit)
+    assert wrong <= 60 * 0.05
+
+
+def test_no_culprit_at_all_is_an_answer():
+    rng = random.Random(11)
+    found = [carry_out(rng, 64, lambda _: rng.random() < 0.8)[0] for _ in range(40)]
+    assert sum(isinstance(each, NoCulprit) for each in found) >= 39
+
+
+def test_builds_that_cannot_be_judged_leave_an_answer_with_several_builds():
+    rng = random.Random(13)
+    found, _ = carry_out(rng, 32, lambda at: at >= 12, unknown=set(range(10, 20)))
+    assert found == Answer(first=10, last=20)
+
+
+def test_the_forecast_grows_with_doubt():
+    assert probes(2, rate=1.0, asked=0.5) == 2
+    certain, often, seldom = (probes(128, rate=rate, asked=0.95) for rate in (1.0, 0.8, 0.5))
+    assert certain < often < seldom
+    assert probes(128, rate=0.8, asked=0.99) > often
+
+
+# --- whole bisections
+
+
+class Coin(Bug):
+    """Strikes in some runs only."""
+
+    def __init__(self, *args, seed=0, rate=0.7, **words):
+        super().__init__(*args, **words)
+        self.rng, self.rate = random.Random(seed), rate
+
+    def strikes(self, at, under):
+        return super().strikes(at, under) and self.rng.random() < self.rate
+
+
+@pytest.fixture
+def search(monkeypatch, tmp_path):
+    def make(*args, **words):
+        return Search(monkeypatch, tmp_path, *args, **words)
+
+    return make
+
+
+def test_a_flaky_failure_is_bisected_by_weight(search):
+    history = History(32, [Coin(CHASED, 21, 31, seed=1)])
+    told = search(history, confidence=0.95)()
+    assert (told.ending, told.culprits) == ("found", ("release:0.21.0",))
+    assert told.posterior["release:0.21.0"] >= 0.95
+    assert "32 builds, 31 of them possible: " in told.predicted
+    assert not [probe for probe in told.probes if probe.role == "again"]
+
+
+def test_the_first_fixed_build_of_a_flaky_failure(search):
+    history = History(32, [Coin(CHASED, 0, 11, seed=2)])
+    told = search(history, fix=True, confidence=0.95)()
+    assert (told.ending, told.culprits, told.before) == ("found", ("release:0.12.0",), "release:0.11.0")
+
+
+def test_a_bad_end_that_passes_at_first_is_tried_again(search):
+    history = History(8, [Bug(CHASED, 3, 7)], passes={7: [True, True, False]})
+    told = search(history, confidence=0.9)()
+    assert [probe.mark for probe in told.probes if probe.role == "bad end"] == ["GOOD", "GOOD", "BAD"]
+    assert told.culprits == ("release:0.3.0",)
+
+
+def test_a_bad_end_that_never_fails_is_none(search):
+    history = History(8, [])
+    told = search(history, confidence=0.9)()
+    assert (told.ending, len(history.executed)) == ("not reproduced", 11)
+
+
+def test_all_alike_is_told_as_no_culprit(search):
+    told = search(History(16, [Coin(CHASED, 0, 15, seed=3, rate=0.8)]), confidence=0.95)()
+    assert told.ending == "no culprit"
+    assert "no build brought it" in told.sentence or "fails the same way" in told.sentence
+
+
+def test_killed_it_goes_on_and_counts_each_run_once(search):
+    whole = History(16, [Coin(CHASED, 9, 15, seed=4)])
+    expected = search(whole, confidence=0.95)()
+    bisecting_folder = History(16, [Coin(CHASED, 9, 15, seed=4)])
+    made = search(bisecting_folder, confidence=0.95)
+    made.folder = made.folder / "again"
+    bisecting_folder.dies_at = 6
+    with pytest.raises(KeyboardInterrupt):
+        made()
+    told = made()
+    assert told.culprits == expected.culprits
+    assert bisecting_folder.executed == whole.executed
+
+
+def test_masked_builds_weigh_nothing(search):
+    bugs = [Coin(CHASED, 12, 31, seed=5, phase="capture#2"), Bug("another", 10, 19)]
+    told = search(History(32, bugs), confidence=0.9)()
+    assert told.ending == "range"
+    assert told.culprits == tuple(f"release:0.{at}.0" for at in range(10, 21))
