@@ -11,6 +11,7 @@ import pytest
 import runs
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from harness import cli
 from harness.baseline.history import History
@@ -101,6 +102,24 @@ def check(ready, past, **params):
 
 
 PAST = [20.0, 20.3, 19.8, 20.1, 20.2, 19.9, 20.4, 20.0]
+
+
+def test_fixed_limits_need_no_history():
+    assert check(20.5, [], max="30s").outcome == "pass"
+    slow = check(31.25, [], max="30s")
+    assert (slow.outcome, slow.message) == ("fail", "ready after 31.2 s, 30.0 s is its limit")
+    phase = check(20.5, PAST, max_phase={"capture": "4s"})
+    assert (phase.outcome, phase.message) == ("fail", "capture#1 took 5.0 s, 4.0 s is its limit")
+    first = phase.measurements[0]
+    assert (first.name, first.value, first.limit, first.ok) == ("capture#1", 5.0, 4.0, False)
+    assert check(20.5, PAST, max_phase={"capture": "6s", "weights": "1s"}).outcome == "pass"
+    both = check(99.0, PAST, max="30s")
+    assert both.message.startswith("ready after 99.0 s, 30.0 s is its limit; ready after 99.0 s, at most")
+
+
+def test_a_limit_for_a_phase_that_there_is_not_is_refused():
+    with pytest.raises(ValidationError):
+        StartupTimeParams(max_phase={"wieghts": "1s"})
 
 
 def test_a_usual_start_passes():

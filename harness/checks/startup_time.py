@@ -1,7 +1,8 @@
-"""The time to ready, held against what is normal for this scenario on this class of node.
+"""The time to ready, held against what is normal for this scenario on this class of node, and against fixed limits.
 
 Judged when the server is gone, from the history of runs (baseline/judgement.py states the rule). A regression is a
-failure with a signature as any other, so that it can be bisected; the phase that grew most is measured with it.
+failure with a signature as any other, so that it can be bisected; the phase that grew most is measured with it. The
+history belongs to a node and moves; a fixed limit says the same of every build, which a bisection needs.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pydantic import Field
 from harness.baseline.judgement import FEWEST, Normal, normal
 from harness.baseline.samples import READY, Sample, samples
 from harness.checks.base import AfterStop, CheckContext, CheckResult, Measurement, Params
+from harness.timeline import PhaseName
+from harness.units import Duration
 
 if TYPE_CHECKING:
     from harness.baseline.history import History
@@ -30,6 +33,16 @@ class StartupTimeParams(Params):
     """Runs in the history below which nothing is judged."""
     max_slowdown: Annotated[float, Field(gt=1)] | None = None
     """Also a limit: this many times the median, however noisy the history is."""
+
+    max: Duration | None = None
+    """Longest time to ready of any start, whatever is normal: `90s`."""
+    max_phase: dict[PhaseName, Duration] = Field(default_factory=dict)
+    """Longest that a phase may take, each time it comes: `{weights: 30s}`."""
+
+    @property
+    def fixed(self) -> bool:
+        """Whether anything is limited that no history is needed for."""
+        return self.max is not None or bool(self.max_phase)
 
 
 class StartupTime:
@@ -50,8 +63,8 @@ class StartupTime:
 def judge(params: StartupTimeParams, now: Sequence[Sample], past: Past) -> CheckResult:
     """`now`: the times of this run's own starts. Pure."""
     starts = [sample for sample in now if sample.name == READY]
-    measurements: list[Measurement] = []
-    faults, unknown = [], []
+    measurements, faults = _fixed(params, now)
+    unknown = []
     for sample in starts:
         before = past.get((sample.start, READY), ())
         usual = normal(before) if len(before) >= params.fewest else None
@@ -72,8 +85,8 @@ def judge(params: StartupTimeParams, now: Sequence[Sample], past: Past) -> Check
     shown = "; ".join(f"{each.start} ready after {each.seconds:.1f} s".lstrip() for each in starts)
     return CheckResult(
         name=NAME,
-        outcome="fail" if faults else "not_tested" if unknown else "pass",
-        message="; ".join(faults) or few or shown,
+        outcome="fail" if faults else "not_tested" if unknown and not params.fixed else "pass",
+        message="; ".join(faults) or (few if not params.fixed else "") or shown,
         measurements=tuple(measurements),
     )
 
@@ -82,6 +95,29 @@ def _history() -> History:
     from harness.baseline.history import History  # noqa: PLC0415 - it knows environments, they records, those the checks
 
     return History()
+
+
+def _fixed(params: StartupTimeParams, now: Sequence[Sample]) -> tuple[list[Measurement], list[str]]:
+    """What has a limit of its own, and a sentence for each that is above it."""
+    limits = [(sample, _fixed_limit(params, sample)) for sample in now]
+    rows = [(sample, limit, sample.seconds > limit) for sample, limit in limits if limit is not None]
+    measurements = [
+        _seconds("_".join(filter(None, (sample.name, sample.start))), sample.seconds, limit, ok=not slow)
+        for sample, limit, slow in rows
+    ]
+    return measurements, [
+        f"{f'{sample.start} start: ' if sample.start else ''}{sample.name} "
+        f"{'after' if sample.name == READY else 'took'} {sample.seconds:.1f} s, {limit:.1f} s is its limit"
+        for sample, limit, slow in rows
+        if slow
+    ]
+
+
+def _fixed_limit(params: StartupTimeParams, sample: Sample) -> float | None:
+    if sample.name == READY:
+        return params.max
+    name: PhaseName = sample.name.partition("#")[0]  # type: ignore[assignment]  # phases are named so: `capture#2`
+    return params.max_phase.get(name)
 
 
 def _limit(params: StartupTimeParams, usual: Normal | None) -> float | None:
