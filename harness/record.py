@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +16,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from harness.checks.base import CheckResult
-from harness.errors import Blame, UsageError
+from harness.errors import Blame, NodeError, UsageError
 from harness.masking import Masker
 from harness.server.footprint import Footprint
 from harness.signature import Signature
@@ -218,6 +219,17 @@ def load(path: Path) -> Run:
         return _ADAPTER.validate_python(data)
     except (OSError, ValueError, AttributeError) as error:
         raise UsageError(f"{file} is not a readable run record: {error}", fix="name a folder under reports/") from error
+
+
+@contextmanager
+def writable(folder: Path) -> Iterator[None]:
+    """What goes wrong with the files of a report is the node's trouble, and said so."""
+    try:
+        yield
+    except OSError as error:
+        raise NodeError(
+            f"the report {folder} cannot be written: {error}", fix="make room, or choose another --out"
+        ) from error
 
 
 def replace_text(file: Path, text: str) -> None:

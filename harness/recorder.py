@@ -15,11 +15,11 @@ from typing import Any
 
 from harness import __version__, clock, launch, masking, node, report
 from harness.build import Build
-from harness.errors import HarnessError, NodeError
+from harness.errors import HarnessError
 from harness.events import Event, OnEvent
 from harness.known import Change
 from harness.masking import Masker
-from harness.record import OF_A_LAUNCH, Run, Verdict, save
+from harness.record import OF_A_LAUNCH, Run, Verdict, save, writable
 from harness.scenario import Scenario, meaning
 
 _PLAIN = {
@@ -50,7 +50,7 @@ class Recorder:
         label = f"{scenario.name}.{scenario.variant}" if scenario.variant else scenario.name
         stamp = clock.utc()[:19].replace("-", "").replace(":", "").replace("T", "-")
         folder = out / f"{stamp}-{label}-{uuid.uuid4().hex[:6]}"
-        with _writable(folder):
+        with writable(folder):
             folder.mkdir(parents=True)
         run = Run(
             id=folder.name,
@@ -72,7 +72,7 @@ class Recorder:
         return cls(run, folder, Masker(launch.secrets(scenario, os.environ, ())))
 
     def update(self, **changes: Any) -> None:
-        with self._lock, _writable(self.folder):
+        with self._lock, writable(self.folder):
             self.run = replace(self.run, **changes)
             save(self.run, self.folder, self.masker)
 
@@ -91,7 +91,7 @@ class Recorder:
     def finish(self, **changes: Any) -> None:
         """Write the record and every report of it."""
         self.update(ended=clock.utc(), artifacts=tuple(sorted(_files(self.folder) | set(report.REPORTS))), **changes)
-        with _writable(self.folder):
+        with writable(self.folder):
             report.render(self.folder)
 
     def fail(self, error: HarnessError, *, verdict: Verdict) -> None:
@@ -120,16 +120,6 @@ def _under(question: str, under: tuple[Change, ...]) -> str:
     if not under:
         return question
     return hashlib.sha256(json.dumps([question, *(step.key for step in under)]).encode()).hexdigest()[:12]
-
-
-@contextmanager
-def _writable(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise NodeError(
-            f"the report {folder} cannot be written: {error}", fix="make room, or choose another --out"
-        ) from error
 
 
 def _files(folder: Path) -> set[str]:

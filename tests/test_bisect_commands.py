@@ -482,3 +482,21 @@ def test_a_server_that_dies_twice_is_bisected_past_the_first(tmp_path, monkeypat
     (rung,) = told.ladder
     assert rung.cover.startswith("AssertionError")
     assert rung.builds == (words[2],)
+
+
+def test_a_folder_that_cannot_be_written_is_the_nodes_trouble_and_says_so(history, capsys):
+    Path("file").touch()
+    assert cli.main(["bisect", "history.yaml", "--builds", "builds", "--out", "file/reports"]) == 3
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_a_folder_that_goes_away_meanwhile_is_told_in_one_sentence(history, capsys, monkeypatch):
+    def execute(*args, **words):
+        shutil.rmtree("reports")
+        return history.execute(*args, **words)
+
+    monkeypatch.setattr("harness.run.execute", execute)
+    assert cli.main(["bisect", "history.yaml", "--builds", "builds"]) == 3
+    said = capsys.readouterr().err
+    assert "cannot be written" in said
+    assert "Traceback" not in said

@@ -14,7 +14,8 @@ from harness.bisect.bench import Bench
 from harness.bisect.choosing import Ends
 from harness.bisect.driver import Wish
 from harness.bisect.outcome import Bisection
-from harness.errors import NodeError, UsageError
+from harness.errors import UsageError
+from harness.record import writable
 
 
 def begin(bench: Bench, ends: Ends, wish: Wish, *, fresh: bool, command: str) -> tuple[Bisection, Path, Bench]:
@@ -30,12 +31,8 @@ def begin(bench: Bench, ends: Ends, wish: Wish, *, fresh: bool, command: str) ->
     label = f"{scenario.name}.{scenario.variant}" if scenario.variant else scenario.name
     name = f"bisect-{label}-{hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:8]}"
     folder = bench.out / name
-    try:
+    with writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise NodeError(
-            f"the report {folder} cannot be written: {error}", fix="make room, or choose another --out"
-        ) from error
     started = _started(folder) or clock.utc()
     told = Bisection(
         id=name,

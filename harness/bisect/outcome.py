@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from harness.bisect.marks import Mark
 from harness.errors import UsageError
-from harness.record import replace_text
+from harness.record import replace_text, writable
 from harness.signature import Signature
 
 SCHEMA = 1
@@ -99,8 +99,14 @@ _ADAPTER: TypeAdapter[Bisection] = TypeAdapter(Bisection)
 
 
 def save(bisection: Bisection, folder: Path) -> None:
+    """Write it atomically.
+
+    Raises:
+        NodeError: the folder cannot be written.
+    """
     data: dict[str, Any] = _ADAPTER.dump_python(bisection, mode="json")
-    replace_text(folder / FILE, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+    with writable(folder):
+        replace_text(folder / FILE, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
 def load(path: Path) -> Bisection:

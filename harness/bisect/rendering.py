@@ -13,7 +13,7 @@ from junitparser.junitparser import SystemOut
 from harness import record
 from harness.bisect.outcome import Bisection, Probe
 from harness.errors import UsageError
-from harness.record import Run, replace_text
+from harness.record import Run, replace_text, writable
 from harness.report.markdown import code, escape, fenced, joined, table
 from harness.report.text import cut_middle, log_excerpt, one_line, visible
 
@@ -24,8 +24,9 @@ NAMES = ("bisection.md", "junit.xml")
 def write(told: Bisection, folder: Path) -> None:
     """Both reports, atomically, beside the record; the runs are looked for beside that folder."""
     text = markdown(told, folder.parent)
-    replace_text(folder / NAMES[0], text)
-    replace_text(folder / NAMES[1], junit(told, text))
+    with writable(folder):
+        replace_text(folder / NAMES[0], text)
+        replace_text(folder / NAMES[1], junit(told, text))
 
 
 def markdown(told: Bisection, out: Path) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.commands import probing
-from harness.errors import UnmetError, UsageError
+from harness.errors import HarnessError, UnmetError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -181,8 +182,9 @@ def carry_out(bench: Bench, ends: Ends, builds: Range, wish: Wish, *, fresh: boo
             told = driver.carry_out(builds)
         except BaseException:
             print(f"interrupted; to go on: {told.command}", file=sys.stderr)
+            with suppress(HarnessError):  # the first trouble is the one to tell
+                rendering.write(driver.told, folder)
             raise
-        finally:
-            rendering.write(driver.told, folder)
+    rendering.write(told, folder)
     print("\n".join(view.bisected(told, folder)))
     return told
