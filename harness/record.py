@@ -158,6 +158,8 @@ class Run:
     """That failure is due here, and the run was asked to treat it so (`--known expected`): FAIL, but nothing new."""
     under: tuple[str, ...] = ()
     """Workarounds that the run was made with, each with what it removes: `edit of F in FILE, removes X`."""
+    probe: bool = False
+    """It is one of many builds that a bisection or a sweep tried: its times say nothing of what is normal."""
     wrappers: tuple[str, ...] = ()
     evidence: tuple[tuple[int, int], ...] = ()
     """First and last line, in server.log, of what the signature was read from."""

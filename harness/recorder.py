@@ -44,6 +44,7 @@ class Recorder:
         reproduce: str,
         attempt: str | None,
         under: tuple[Change, ...] = (),
+        probe: bool = False,
     ) -> Recorder:
         """Make the run's folder under `out` and its first record, `state: running`."""
         here = node.describe()
@@ -66,6 +67,7 @@ class Recorder:
             reproduce=reproduce,
             attempt=attempt,
             under=tuple(step.words for step in under),
+            probe=probe,
             started=clock.utc(),
             harness=__version__,
         )

@@ -45,6 +45,8 @@ class Handling:
     """One that is met is nothing new, and one that is due and not met is a failure."""
     under: tuple[known.Change, ...] = ()
     """Workarounds to make the run with; nothing is due then, and nothing is reproduced."""
+    probe: bool = False
+    """The run is one of many builds: its times say nothing of what is normal."""
     peel: bool = False
     """The run is part of a ladder; for the command that makes it again."""
 
@@ -79,7 +81,15 @@ def execute(
         Interrupted, KeyboardInterrupt: after the record, marked interrupted, was written and the server taken down.
     """
     again = command(scenario, build, sets, handling)
-    recorder = Recorder.open(scenario, build=build, out=out, reproduce=again, attempt=attempt, under=handling.under)
+    recorder = Recorder.open(
+        scenario,
+        build=build,
+        out=out,
+        reproduce=again,
+        attempt=attempt,
+        under=handling.under,
+        probe=handling.probe,
+    )
     on_event(Event(kind="run", text=f"{recorder.run.title} on {build} → {recorder.folder}"))
     try:
         _stages(recorder, scenario, build=build, on_event=on_event, port=port, grace=grace, handling=handling)

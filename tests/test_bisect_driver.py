@@ -12,6 +12,7 @@ from harness.bisect import beginning, outcome, rendering
 from harness.bisect.bench import Bench
 from harness.bisect.choosing import Ends
 from harness.bisect.driver import Driver, Wish
+from harness.bisect.memory import Memory
 from harness.bisect.ranges import Range
 from harness.known import Patch, beside
 
@@ -35,8 +36,8 @@ class Search:
         older, newer = builds[0], builds[-1]
         ends = Ends(good=newer, bad=older, fix=True) if self.fix else Ends(good=older, bad=newer)
         bench = Bench(
-            scenario=self.scenario, out=self.folder / "out", known=beside(self.scenario.path), fix=self.fix,
-            patches=tuple(self.patches),
+            scenario=self.scenario, out=self.folder / "out", memory=Memory(self.folder / "out"),
+            known=beside(self.scenario.path), fix=self.fix, patches=tuple(self.patches),
         )  # fmt: skip
         told, folder, bench = beginning.begin(bench, ends, self.wish, fresh=fresh, command="harness bisect …")
         driver = Driver(told, bench, self.wish, folder=folder, on_event=self.events.append)

@@ -63,7 +63,7 @@ def _steps():
         yield pytest.param(*step, marks=[] if at % 3 == 0 else [pytest.mark.slow])
 
 
-@pytest.mark.parametrize(("text", "count"), _steps())
+@pytest.mark.parametrize(("text", "count"), list(_steps()))
 def test_the_same_command_goes_on(command, tmp_path, text, count):
     killed_at(command, tmp_path, text, count)
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

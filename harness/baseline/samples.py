@@ -28,7 +28,8 @@ class Sample:
 
 def counts(run: Run) -> bool:
     """Whether a run says what is normal."""
-    return run.state == "finished" and not run.under and (run.verdict == "PASS" or run.accepted)
+    whole = run.state == "finished" and not run.under and not run.probe
+    return whole and (run.verdict == "PASS" or run.accepted)
 
 
 def samples(run: Run) -> tuple[Sample, ...]:

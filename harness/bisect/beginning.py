@@ -13,6 +13,7 @@ from harness.bisect import outcome
 from harness.bisect.bench import Bench
 from harness.bisect.choosing import Ends
 from harness.bisect.driver import Wish
+from harness.bisect.memory import Memory
 from harness.bisect.outcome import Bisection
 from harness.errors import UsageError
 from harness.record import writable
@@ -47,7 +48,7 @@ def begin(bench: Bench, ends: Ends, wish: Wish, *, fresh: bool, command: str) ->
         started=started,
         harness=__version__,
     )
-    return told, folder, replace(bench, since=started if fresh else bench.since)
+    return told, folder, replace(bench, memory=Memory(bench.out, since=started)) if fresh else bench
 
 
 def _started(folder: Path) -> str:

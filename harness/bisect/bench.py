@@ -21,6 +21,8 @@ from harness.record import Run
 from harness.scenario import Scenario
 from harness.scenario.format import in_range
 
+TIMED = frozenset({"startup_time", "warmup"})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
@@ -29,15 +31,20 @@ class Bench:
     scenario: Scenario
     """Nothing is expected of it: a failure is a failure."""
     out: Path
+    memory: Memory
+    """Of the runs below `out`, and of those the ones that may be used again."""
     sets: tuple[str, ...] = ()
     grace: float = 8.0
-    since: str = ""
-    """Runs that were started before it are not used again (UTC)."""
     known: KnownFailures = field(default_factory=KnownFailures)
     patches: tuple[Patch, ...] = ()
     order: tuple[str, ...] = ()
     """The words of the builds in their order, for patches that are for a part of them."""
     fix: bool = False
+
+    @property
+    def timed(self) -> bool:
+        """Whether seconds are judged, so that nothing else may be done on this node meanwhile."""
+        return not TIMED.isdisjoint(self.scenario.checks)
 
     def observe(self, build: Build, under: tuple[Change, ...] = (), *, nth: int = 0, on_event: OnEvent) -> Run:
         """The `nth` observation of a build: of the runs on disk the `nth` that answers, else one more run."""
@@ -52,7 +59,7 @@ class Bench:
             sets=self.sets,
             on_event=on_event,
             grace=self.grace,
-            handling=run.Handling(under=under),
+            handling=run.Handling(under=under, probe=True),
         )
 
     def known_of(self, run: Run) -> Known | None:
@@ -96,7 +103,7 @@ class Bench:
             packages=provided.packages,
             node_class=here.node_class,
         )
-        return Memory(self.out, since=self.since).answers(question)
+        return self.memory.answers(question)
 
 
 def _place(order: Sequence[str], word: str) -> float:

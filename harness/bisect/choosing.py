@@ -11,7 +11,7 @@ from harness import node
 from harness.bisect.ranges import Range
 from harness.build import Build, parse
 from harness.errors import UsageError
-from harness.runtimes.vllm_recipes import recipe
+from harness.runtimes.vllm_recipes import COMPARED, recipe
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,6 +117,7 @@ def _releases(ends: Ends) -> Range:
         notes=found.notes,
         merge_base=build(found.branch_point) if found.branch_point else None,
         finer=finer,
+        log=lambda before, after: COMPARED.format(before=before.version, after=after.version),
     )
 
 

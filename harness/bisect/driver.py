@@ -48,6 +48,7 @@ class Wish:
     """For a failure that comes and goes: the probability that the answer is right."""
     jobs: int = 1
     prefetch: bool = True
+    """Environments of what may come next are made while a probe runs; not where seconds are judged."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,6 +92,7 @@ class Driver:
 
     def _find(self, builds: Range, workers: Pool) -> None:
         self._begin(builds)
+        self._say(f"{self._forecast(builds)}, after the two ends")
         older, newer = builds.builds[0], builds.builds[-1]
         chased = self._chase(older if self._bench.fix else newer)
         self._verify_good(newer if self._bench.fix else older, chased)

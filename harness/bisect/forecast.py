@@ -12,7 +12,6 @@ from harness import environment, node
 from harness.bisect.bench import Bench
 from harness.bisect.confidence import probes
 from harness.bisect.ladder import seconds
-from harness.bisect.memory import Memory
 from harness.build import Build
 from harness.errors import HarnessError
 from harness.events import Event, OnEvent
@@ -57,7 +56,7 @@ def _timed(lead: str, count: int, bench: Bench) -> str:
 
 def _alike(bench: Bench) -> Sequence[Run]:
     title = bench.scenario.title
-    return [run for run in Memory(bench.out).runs() if run.title == title]
+    return [run for run in bench.memory.runs() if run.title == title]
 
 
 @contextmanager

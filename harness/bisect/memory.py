@@ -40,14 +40,15 @@ class Memory:
         """`since`: runs that were started before it do not count (UTC, as in the records)."""
         self._out, self._since = out, since
         self._runs: dict[str, Run | None] = {}
+        """By folder; None for one that answers nothing. Those that are still going are not here."""
         self.unreadable: dict[str, str] = {}
         """Records that could not be read, and why."""
 
     def runs(self) -> list[Run]:
         """All finished runs that came to a mark, the oldest first, with the present verdict and signature."""
         for file in self._out.glob("*/run.json"):
-            if self._runs.get(file.parent.name) is None:
-                self._runs[file.parent.name] = self._read(file)
+            if file.parent.name not in self._runs:
+                self._look(file)
         found = (run for run in self._runs.values() if run and run.started >= self._since)
         return sorted(found, key=lambda run: (run.started, run.id))
 
@@ -55,13 +56,14 @@ class Memory:
         """Those that answer a question, the oldest first."""
         return [run for run in self.runs() if question.answered_by(run)]
 
-    def _read(self, file: Path) -> Run | None:
+    def _look(self, file: Path) -> None:
         try:
             run = record.load(file)
         except UsageError as error:
             self.unreadable[file.parent.name] = error.what
-            return None
-        return rejudged(run, file.parent) if run.state == "finished" else None
+            return
+        if run.state != "running":
+            self._runs[file.parent.name] = rejudged(run, file.parent) if run.state == "finished" else None
 
 
 def rejudged(run: Run, folder: Path) -> Run | None:

@@ -80,11 +80,13 @@ def _bisect(words: argparse.Namespace) -> int:
 
 def _one(words: argparse.Namespace) -> int:
     ends, builds = _range(words)
-    told = carry_out(probing.bench(words), ends, builds, _wish(words), fresh=words.fresh, line=words.line)
+    bench = probing.bench(words)
+    wish = _wish(words, prefetch=not bench.timed)
+    told = carry_out(bench, ends, builds, wish, fresh=words.fresh, line=words.line)
     return EXIT[told.ending or "error"]
 
 
-def _wish(words: argparse.Namespace) -> Wish:
+def _wish(words: argparse.Namespace, *, prefetch: bool) -> Wish:
     from harness import wanted
     from harness.bisect.driver import Wish
 
@@ -94,6 +96,7 @@ def _wish(words: argparse.Namespace) -> Wish:
         allow_unreached=words.allow_unreached,
         confidence=words.confidence,
         jobs=words.jobs,
+        prefetch=prefetch,
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from harness.commands import probing
 
 if TYPE_CHECKING:
+    from harness.bisect.bench import Bench
     from harness.bisect.marks import Chased
 
 ABORT = 128
@@ -45,7 +46,7 @@ def _probe(words: argparse.Namespace) -> int:
 
     chosen = build.parse(words.build)
     bench = probing.bench(words)
-    chased = _chased(words, bench.known_of)
+    chased = _chased(words, bench)
     with view.choose(sys.stdout) as show:
         try:
             environment.provide(chosen, node.read())
@@ -58,11 +59,10 @@ def _probe(words: argparse.Namespace) -> int:
     return CODES.get(trial.judged.mark, ABORT)
 
 
-def _chased(words: argparse.Namespace, known_of: probing.KnownOf) -> Chased:
+def _chased(words: argparse.Namespace, bench: Bench) -> Chased:
     """The failure with the place where it strikes, from the run that is named or a run on disk that showed it."""
     from harness import record, wanted
     from harness.bisect import marks
-    from harness.bisect.memory import Memory
     from harness.errors import UsageError
 
     also = tuple(map(wanted.resolve, words.also))
@@ -71,8 +71,8 @@ def _chased(words: argparse.Namespace, known_of: probing.KnownOf) -> Chased:
         run = record.load(Path(word[1:]))
         if run.signature is None:
             raise UsageError(f"{word[1:]} has no signature: nothing failed in it", fix="name a run that failed")
-        return marks.chased(run, also=also, known=known_of(run))
-    runs = (run for run in Memory(words.out).runs() if run.signature and wanted.named(word, run.signature))
+        return marks.chased(run, also=also, known=bench.known_of(run))
+    runs = (run for run in bench.memory.runs() if run.signature and wanted.named(word, run.signature))
     if found := next(runs, None):
-        return marks.chased(found, also=also, known=known_of(found))
+        return marks.chased(found, also=also, known=bench.known_of(found))
     return marks.unseen(word, also=also)

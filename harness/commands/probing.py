@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,11 +10,7 @@ from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from harness.bisect.bench import Bench
-    from harness.known import Known
-    from harness.record import Run
     from harness.scenario import Scenario
-
-KnownOf = Callable[["Run"], "Known | None"]
 
 
 def scenario_words(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
@@ -64,6 +59,7 @@ def bench(words: argparse.Namespace, *, since: str = "") -> Bench:
     """How builds are run for this command line."""
     from harness import known
     from harness.bisect.bench import Bench
+    from harness.bisect.memory import Memory
     from harness.known import patches
 
     loaded = load(words)
@@ -72,7 +68,7 @@ def bench(words: argparse.Namespace, *, since: str = "") -> Bench:
         out=words.out,
         sets=tuple(words.sets),
         grace=words.grace,
-        since=since,
+        memory=Memory(words.out, since=since),
         known=known.beside(loaded.path),
         patches=tuple(map(patches.read, words.patches)),
         fix=words.fix,

@@ -19,6 +19,8 @@ MODULE = "vllm.entrypoints.cli.main"
 """Runs the same program where there is no console script (a tree)."""
 PACKAGE = "vllm"
 """The import package, looked for in trees."""
+COMPARED = "https://github.com/vllm-project/vllm/compare/v{before}...v{after}"
+"""What lies between two releases, for people."""
 
 QuirkKind = Literal["distribution", "torch_backend", "drop", "alias", "compile"]
 
