@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from harness import cli
 from harness.baseline.history import History
 from harness.baseline.judgement import FEWEST, WINDOW, normal
-from harness.baseline.samples import question, samples
+from harness.baseline.samples import counts, question, samples
 from harness.checks.base import CheckResult
 from harness.checks.startup_time import StartupTimeParams, judge
 from harness.errors import NodeError
@@ -90,6 +90,12 @@ def test_flat_noise_alarms_in_less_than_one_night_of_a_hundred(shape, count):
         *past, now = (100 + 5 * NOISE[shape](rng) for _ in range(count + 1))
         alarms += now > normal(past).limit
     assert alarms / nights <= 0.01
+
+
+def test_a_run_of_a_bisection_says_nothing_of_what_is_normal():
+    assert counts(runs.passed())
+    assert not counts(runs.passed(probe=True))
+    assert not counts(runs.passed(probe=True, accepted=True))
 
 
 # --- the check

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -500,3 +501,54 @@ def test_a_folder_that_goes_away_meanwhile_is_told_in_one_sentence(history, caps
     said = capsys.readouterr().err
     assert "cannot be written" in said
     assert "Traceback" not in said
+
+
+def trees(folder, count, *, culprit):
+    """Trees of a package that is healthy up to the culprit; their words."""
+    words = []
+    for at in range(count):
+        words.append(str(standin_build.make_tree(folder / str(at), version=f"0.{at}.0")))
+        source = folder / str(at) / "tree" / "vllm" / "core.py"
+        shutil.rmtree(source.parent / "__pycache__")
+        if at < culprit:
+            source.write_text(source.read_text().replace(*EQUAL))
+    (folder / "builds").write_text("\n".join(words))
+    standin_build.make_scenario(folder, [], "budgets: {startup: 30s, silence: 20s}")
+    return words
+
+
+def test_several_probes_at_once_find_the_same_in_processes_of_their_own(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    words = trees(tmp_path, 12, culprit=8)
+    assert cli.main(["bisect", "stand-in.yaml", "--builds", "builds", "--jobs", "3"]) == 0
+    (file,) = Path("reports").glob("bisect-*/bisection.json")
+    told = outcome.load(file)
+    assert told.culprits == (words[8],)
+    assert "2 rounds of 3 probes" in told.predicted
+    said = capsys.readouterr().out
+    assert "[8] " in said
+    found = [record.load(path) for path in Path("reports").glob("*/run.json")]
+    assert all(run.probe for run in found)
+    assert {run.state for run in found} <= {"finished", "interrupted"}
+
+
+def test_environments_of_what_may_come_next_are_made_while_a_probe_runs(history, monkeypatch):
+    provide, ahead = environment.provide, []
+
+    def noting(build, node, **words):
+        if threading.current_thread() is not threading.main_thread():
+            ahead.append(str(build))
+        return provide(build, node, **words)
+
+    monkeypatch.setattr(environment, "provide", noting)
+    assert cli.main(["bisect", "history.yaml", "--builds", "builds"]) == 0
+    assert ahead[:2] == ["release:0.5.0", "release:0.1.0"]
+
+
+def test_no_environment_is_made_beside_a_run_whose_seconds_are_judged(history, monkeypatch):
+    threads = []
+    monkeypatch.setattr(threading.Thread, "start", threads.append)
+    words = ["--set", "checks={startup_time: {max: 30s}}", "--builds", "builds"]
+    assert cli.main(["bisect", "history.yaml", *words]) == 0
+    assert threads == []
