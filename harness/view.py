@@ -114,6 +114,8 @@ def bisected(told: Bisection, folder: Path) -> Iterator[str]:
     yield from (f"  note         {note}" for note in told.notes)
     for probe in told.probes:
         yield f"  {probe.mark:<12} {probe.build} ({probe.role}): {probe.why}{f'; {probe.under}' if probe.under else ''}"
+    for build, share in sorted(told.posterior.items(), key=lambda pair: -pair[1]):
+        yield f"  {share:<12.1%} {build}"
     for rung in told.ladder:
         yield f"  hides        {rung.cover} hides {rung.hidden} in {', '.join(rung.builds)}"
     yield f"  report       {folder / 'bisection.md'}"

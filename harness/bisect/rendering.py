@@ -39,6 +39,8 @@ def markdown(told: Bisection, out: Path) -> str:
         *(f"- {escape(note)}" for note in told.notes),
         table(("build", "mark", "why", "as", "runs"), [_row(probe) for probe in told.probes]),
         _ladder(told),
+        table(("build", "probability"), [(code(build), f"{share:.1%}") for build, share in told.posterior.items()]),
+        f"Not probed, because those around them cannot be judged: {_some(told.untested)}" if told.untested else "",
         f"Between them:\n\n{fenced(cut_middle(visible(told.log), LOG_BYTES))}" if told.log else "",
         *_logs(told, out),
     ]
@@ -59,6 +61,8 @@ def commands(told: Bisection, out: Path) -> list[str]:
 
 def _facts(told: Bisection, title: str) -> str:
     facts = [f"scenario {code(title)}", f"node {code(told.node_class)}", f"{len(told.probes)} probes"]
+    if told.range:
+        facts += [f"range {code(told.range[0])} … {code(told.range[-1])} ({len(told.range)} builds)"]
     if told.signature:
         facts += [f"signature {code(told.signature.id)} {code(told.signature.title)}"]
         facts += [f"stops in {code(told.stop or '')}"]
@@ -80,6 +84,11 @@ def _ladder(told: Bisection) -> str:
         for rung in told.ladder
     ]
     return table(("what is met", "what it hides", "in"), rows)
+
+
+def _some(builds: tuple[str, ...]) -> str:
+    shown = " ".join(map(code, builds[:20]))
+    return shown if len(builds) <= 20 else f"{shown} and {len(builds) - 20} more"  # noqa: PLR2004 - one paragraph
 
 
 def _both(told: Bisection) -> Iterator[Probe]:

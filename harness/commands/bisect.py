@@ -179,7 +179,8 @@ def carry_out(bench: Bench, ends: Ends, builds: Range, wish: Wish, *, fresh: boo
     from harness.bisect.driver import Driver
 
     told, folder, bench = beginning.begin(bench, ends, wish, fresh=fresh, command=shlex.join(["harness", *line]))
-    with view.choose(sys.stdout) as show:
+    # Several at once have no one line that would be the live one.
+    with view.choose(sys.stdout) if wish.jobs == 1 else view.PlainView(sys.stdout) as show:
         driver = Driver(told, bench, wish, folder=folder, on_event=show)
         try:
             told = driver.carry_out(builds)
