@@ -12,7 +12,7 @@ from runs import EVERY_KIND
 
 from harness import report
 from harness.record import KnownFailure
-from harness.report import summary
+from harness.report import markdown
 
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 
@@ -157,13 +157,13 @@ def test_annotation_too_long_keeps_the_command(tmp_path, monkeypatch):
     ],
 )
 def test_escape(given, written):
-    assert summary.escape(given) == written
+    assert markdown.escape(given) == written
     assert plain(written) == " ".join(given.split())
 
 
 @pytest.mark.parametrize("given", ["a", "`", "``a`", "a``b", "x|y", "<b>&amp;\\n"])
 def test_code_spans_give_the_text_back(given):
-    assert cells(f"| h |\n| --- |\n| {summary.code(given)} |") == [["h"], [given]]
+    assert cells(f"| h |\n| --- |\n| {markdown.code(given)} |") == [["h"], [given]]
 
 
 def test_known_failures_say_so(tmp_path):

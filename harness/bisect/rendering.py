@@ -17,7 +17,7 @@ from harness.record import Run, replace_text, writable
 from harness.report.markdown import code, escape, fenced, joined, table
 from harness.report.text import cut_middle, log_excerpt, one_line, visible
 
-LOG_BYTES = 6_000
+LOG_BYTES = 16_000
 NAMES = ("bisection.md", "junit.xml")
 
 
