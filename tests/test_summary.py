@@ -12,7 +12,7 @@ from runs import EVERY_KIND
 
 from harness import report
 from harness.record import KnownFailure
-from harness.report import markdown
+from harness.report import markdown, summary
 
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 
@@ -141,7 +141,7 @@ def test_very_many_runs_fit_an_annotation_and_say_what_is_left_out(tmp_path, mon
 
 
 def test_annotation_too_long_keeps_the_command(tmp_path, monkeypatch):
-    monkeypatch.setattr(summary, "MAX_BYTES", 3_000)
+    monkeypatch.setattr(markdown, "MAX_BYTES", 3_000)
     text = rendered(runs.failed_at_startup(), tmp_path, log=runs.crash_log())
     assert len(text.encode()) <= 3_100
     assert "too long for an annotation" in text
