@@ -34,7 +34,9 @@ def check_bad(build: Build, run: Run, word: str | None) -> None:
         raise Unfit("error", f"the bad end {build} could not be judged: {run.reason}", hint=run.fix or "run it again")
     if run.signature is None:
         raise Unfit(
-            "not reproduced", f"the bad end {build} passes: {run.reason}", hint="name a build that fails, or --repeat"
+            "not reproduced",
+            f"the bad end {build} passes: {run.reason}",
+            hint="name a build that fails; if it fails now and then, search with --confidence 0.95",
         )
     if word is not None and not wanted.named(word, run.signature):
         raise Unfit(
