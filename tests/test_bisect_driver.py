@@ -102,6 +102,7 @@ def test_each_end_that_is_not_as_it_was_said_has_its_own_words(search, bugs, bro
     assert (told.ending, told.sentence) == (ending, said)
     assert told.fix_hint
     assert not told.culprits
+    assert told.probes[0].build == "release:0.7.0"
 
 
 def test_a_good_end_that_refuses_is_allowed_by_name_and_then_the_first_that_comes_to_it_is_found(search):

@@ -127,7 +127,12 @@ class Driver:
         while self._wish.confidence and runs[-1].verdict == "PASS" and len(passed) < ATTEMPTS:
             passed.append(runs[0])
             runs, under = self._shown(bad, nth=len(passed))
-        ends.check_bad(bad, runs[-1], self._wish.signature)
+        try:
+            ends.check_bad(bad, runs[-1], self._wish.signature)
+        except Unfit:
+            unjudged = marks.unjudged(runs[-1])
+            self._tell(bad, Trial(runs=runs, judged=unjudged, under=under, plain=unjudged), "bad end")
+            raise
         chased = marks.chased(runs[-1], also=self._wish.also, known=self._bench.known_of(runs[-1]))
         self._evidence.prove(under, shown=True)
         self._update(signature=chased.signature, stop=chased.stop)

@@ -28,7 +28,7 @@ def rounds(size: int, *, jobs: int = 1) -> int:
 
 
 def words(size: int, bench: Bench, *, jobs: int = 1, asked: float | None = None) -> str:
-    """`5 builds: 2 probes and 2 more to confirm, about 3 minutes (0.7 each, from 4 runs)`.
+    """`5 builds, 4 of them possible: 2 probes and 2 more to confirm, about 2.8 minutes (0.7 each, from 4 runs)`.
 
     `asked`: where failures come and go, the confidence that is asked for.
     """
@@ -36,8 +36,12 @@ def words(size: int, bench: Bench, *, jobs: int = 1, asked: float | None = None)
     if asked:
         return _timed(f"{lead}: {_weighed(size, asked)}", probes(size, rate=COMMON_RATE, asked=asked), bench)
     count = rounds(size, jobs=jobs)
-    what = f"{count} rounds of {jobs} probes" if jobs > 1 else f"{count} probes"
+    what = f"{count} round{_s(count)} of {jobs} probes" if jobs > 1 else f"{count} probe{_s(count)}"
     return _timed(f"{lead}: {what} and {AGAIN} more to confirm", count + AGAIN, bench)
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
 
 
 def _weighed(size: int, asked: float) -> str:

@@ -93,6 +93,15 @@ def unseen(word: str, *, also: tuple[str, ...] = ()) -> Chased:
     return Chased(signature=named, also=(word, *also))
 
 
+def unjudged(run: Run) -> Judged:
+    """Of a bad end that shows nothing to chase: what it did instead."""
+    if run.verdict not in ("PASS", "FAIL"):
+        return Judged(mark="SKIP", why=run.reason, blame=run.blame)
+    if run.signature is None:
+        return Judged(mark="GOOD", why="passed")
+    return _masked("covered", f"covered by {run.signature.title}", run.signature)
+
+
 def stop(run: Run) -> str:
     """The first occurrence that a failed run began and did not complete: a phase, or the check that failed."""
     if run.timeline.ready is not None and (check := _failed_check(run)):
