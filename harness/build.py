@@ -1,4 +1,4 @@
-"""Which build of the server: `release:0.30.0`, `venv:PATH`, `tree:DIR[,DIR…]`, `current`.
+"""Which build of the server: `release:0.30.0`, `lock:FILE`, `venv:PATH`, `tree:DIR[,DIR…]`, `current`.
 
 An *accelerator* suffix picks the distribution of a release: `release:0.30.0+cpu`, `release:0.30.0+cuda`; without one
 the node decides.
@@ -16,10 +16,10 @@ from packaging.version import InvalidVersion, Version
 
 from harness.errors import UsageError
 
-BuildKind = Literal["release", "venv", "tree", "current"]
+BuildKind = Literal["release", "lock", "venv", "tree", "current"]
 Accelerator = Literal["cpu", "cuda"]
 
-FORMS = "release:0.30.0, release:0.30.0+cpu, venv:PATH, tree:DIR[,DIR…] or current"
+FORMS = "release:0.30.0, release:0.30.0+cpu, lock:FILE, venv:PATH, tree:DIR[,DIR…] or current"
 _LATER = ("commit", "source", "image")  # kinds that the design names and that cannot be made yet
 _COMPONENTS = 3
 
@@ -30,7 +30,7 @@ class Build:
 
     kind: BuildKind
     ref: str
-    """Version of a release, path of a venv, comma-separated folders of a tree, empty for `current`."""
+    """Version of a release, path of a lock file or a venv, comma-separated folders of a tree, empty for `current`."""
     accelerator: Accelerator | None = None
     """Only for releases, and only where the user chose; None: the node decides."""
 
@@ -67,6 +67,8 @@ def parse(word: str) -> Build:
         return _bare(kind)
     if kind == "release":
         return _release(ref, word)
+    if kind == "lock":
+        return Build(kind="lock", ref=_absolute(ref, word))
     if kind == "venv":
         return Build(kind="venv", ref=_absolute(ref, word))
     if kind == "tree":

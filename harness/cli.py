@@ -86,7 +86,9 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     _scenarios(run)
     run.add_argument("--variant", help="a variant of the scenario (or write SCENARIO[VARIANT])")
     run.add_argument(
-        "--build", default="current", help="release:0.30.0, venv:PATH, tree:DIR[,DIR…]; default: the server on PATH"
+        "--build",
+        default="current",
+        help="release:0.30.0, lock:FILE, venv:PATH, tree:DIR[,DIR…]; else the one on PATH",
     )
     run.add_argument(
         "--set",

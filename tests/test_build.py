@@ -22,6 +22,7 @@ from harness.errors import UsageError
             Build(kind="release", ref="0.12.0.post2", accelerator="cuda"),
             "release:0.12.0.post2+cuda",
         ),
+        ("lock:/r/x/packages.lock", Build(kind="lock", ref="/r/x/packages.lock"), "lock:/r/x/packages.lock"),
         ("venv:/opt/e", Build(kind="venv", ref="/opt/e"), "venv:/opt/e"),
         ("tree:/a, /b/../c", Build(kind="tree", ref="/a,/c"), "tree:/a,/c"),
         ("current", Build(kind="current", ref=""), "current"),
@@ -40,6 +41,7 @@ def test_paths_are_absolute_so_that_the_word_means_the_same_elsewhere(
     monkeypatch.setenv("HOME", "/home/somebody")
     assert str(parse("venv:e")) == f"venv:{tmp_path}/e"
     assert str(parse("venv:~/e")) == "venv:/home/somebody/e"
+    assert str(parse("lock:reports/x/packages.lock")) == f"lock:{tmp_path}/reports/x/packages.lock"
 
 
 def test_a_link_to_an_environment_keeps_its_name(tmp_path: Path) -> None:
@@ -63,6 +65,7 @@ def test_a_link_to_an_environment_keeps_its_name(tmp_path: Path) -> None:
         ("0.30.0+cu129", "unknown accelerator 'cu129'"),
         ("0.30.x", "'0.30.x' is not a version"),
         ("./e", "is a path, not a build"),
+        ("lock:", "a path is empty"),
         ("venv:", "a path is empty"),
         ("tree:/a,,/b", "a path is empty"),
         ("", "names no build"),

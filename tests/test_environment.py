@@ -380,6 +380,25 @@ def test_a_lock_file_that_does_not_fit(cache: Path, tmp_path: Path, change: tupl
     assert said in caught.value.what
 
 
+def test_a_lock_file_is_a_build(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel(tmp_path / "more", "helper", "0.9")
+    monkeypatch.setenv("PIP_FIND_LINKS", f"{tmp_path / 'more'} {os.environ['PIP_FIND_LINKS']}")
+    plain, lock = provide("0.32.0", cache), tmp_path / "old.lock"
+    environment.write_lock(plain, lock)
+    lock.write_text(lock.read_text().replace("helper==1.0", "helper==0.9"))
+    made = environment.provide(parse(f"lock:{lock}"), GPU_NODE, cache=cache)
+    assert (str(made.build), made.version, made.accelerator) == (f"lock:{lock}", "0.32.0", "cpu")
+    assert made.packages == {**plain.packages, "helper": "0.9"}
+    assert made.content == plain.content
+    assert made.python != plain.python
+    environment.write_lock(made, tmp_path / "again.lock")
+    assert (tmp_path / "again.lock").read_text() == lock.read_text()
+    with environment.in_use(made):
+        assert environment.prune(cache, everything=True).in_use == (made.python.parent.parent.name,)
+    with pytest.raises(BuildError, match="cannot be read"):
+        provide(f"lock:{tmp_path}/none.lock", cache)
+
+
 def test_a_lock_file_is_for_releases(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="cannot be applied to current"):
         provide("current", tmp_path, lock=tmp_path / "x")

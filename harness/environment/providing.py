@@ -24,6 +24,8 @@ from harness.node import Node
 from harness.runtimes.vllm_recipes import DISTRIBUTIONS, MODULE, PACKAGE, PROGRAM, Recipe, recipe
 
 INSTALL_SECONDS = 3600.0
+_OURS = ("release", "lock")
+"""Kinds of builds that are installed into the cache."""
 _HINT = "name a build, such as --build release:0.32.0 (any release can be made) or --build venv:PATH"
 
 
@@ -58,7 +60,7 @@ def provide(
     lock: Path | None = None,
     within: float = INSTALL_SECONDS,
 ) -> Environment:
-    """Make a build runnable: a release is installed once into the cache, the others are looked at where they are.
+    """Make a build runnable: a release, locked or not, is installed once into the cache; others stay where they are.
 
     `on_step` is told in words what goes on, and whom it waits for where another process builds the same. With `lock`, a
     lock file, the release is made exactly as that says, beside the one resolved now. `within` is the seconds for all of
@@ -68,6 +70,10 @@ def provide(
         BuildError: it cannot be made or is not there; what to do.
         NodeError: the disk is full, or another process builds it for longer than `within`.
     """
+    if build.kind == "lock" and lock is None:
+        file = Path(build.ref)
+        made = provide(from_lock(file), node, cache=cache, on_step=on_step, lock=file, within=within)
+        return replace(made, build=build)
     if build.kind == "release":
         return _release(
             build, node, cache=cache or cache_root(), on_step=on_step, lock=lock, deadline=clock.Deadline.after(within)
@@ -85,7 +91,7 @@ def in_use(environment: Environment) -> Iterator[None]:
         BuildError: it was pruned since it was provided.
     """
     folder = environment.python.parent.parent
-    if environment.build.kind != "release":
+    if environment.build.kind not in _OURS:
         yield
         return
     with Entry(cache=folder.parent.parent, name=folder.name).using():
@@ -100,8 +106,8 @@ def from_lock(path: Path) -> Build:
 def write_lock(environment: Environment, path: Path) -> None:
     """Write the lock file of an environment, atomically."""
     build, lines, digest = environment.build, tuple[str, ...](), ""
-    if build.kind == "release":
-        build = replace(build, accelerator=environment.accelerator)
+    if build.kind in _OURS:
+        build = Build(kind="release", ref=environment.version, accelerator=environment.accelerator)
         used = recipe(build.version, environment.accelerator)
         lines, digest = used.overrides, used.digest
     lock = lockfile.Lock(build=build, python=environment.python_version, packages=environment.packages)
