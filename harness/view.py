@@ -14,6 +14,9 @@ from harness.bisect.outcome import Bisection
 from harness.events import Event
 from harness.record import Launched, Run
 
+PACKAGES = 8
+"""Of those in which two builds differ so many are named here; the report has all."""
+
 
 class View(Protocol):
     def __enter__(self) -> Self: ...
@@ -118,6 +121,9 @@ def bisected(told: Bisection, folder: Path) -> Iterator[str]:
         yield f"  {share:<12.1%} {build}"
     for rung in told.ladder:
         yield f"  hides        {rung.cover} hides {rung.hidden} in {', '.join(rung.builds)}"
+    if told.packages:
+        more = f" and {len(told.packages) - PACKAGES} more" if len(told.packages) > PACKAGES else ""
+        yield f"  packages     {', '.join(told.packages[:PACKAGES])}{more}"
     yield f"  report       {folder / 'bisection.md'}"
     yield f"  again        {told.command}"
 

@@ -28,6 +28,8 @@ from harness.errors import Interrupted
 from harness.events import Event, OnEvent
 from harness.known import Change, way_around
 from harness.record import Run
+from harness.report import compare
+from harness.runtimes.vllm_recipes import DISTRIBUTIONS
 
 ATTEMPTS = 10
 """Runs of a bad end that may pass before it is said to be none, where failures come and go: one that fails in three
@@ -255,15 +257,22 @@ class Driver:
     def _answer(self, builds: Range, found: Answer) -> None:
         culprits = tuple(str(builds.builds[at]) for at in range(found.first, found.last + 1))
         before, last = builds.builds[found.first - 1], builds.builds[found.last]
+        lead = f"{builds.lead(before, last)}: " if builds.lead else ""
         self._update(
             ending="found" if found.single else "range",
             culprits=culprits,
             before=str(before),
             untested=tuple(str(builds.builds[at]) for at in found.untested),
-            sentence=ends.answered(culprits, self.told, self._reason(builds, found)),
+            sentence=f"{lead}{ends.answered(culprits, self.told, self._reason(builds, found))}",
             log=builds.log(before, last) if builds.log else "",
+            packages=self._packages(before, last),
             posterior=self._posterior(builds),
         )
+
+    def _packages(self, before: Build, last: Build) -> tuple[str, ...]:
+        """What differs beside the builds themselves; with `--confidence` either may not have been run."""
+        runs = [trial.runs[-1] for build in (before, last) for trial in self._evidence.trials.get(build, [])[:1]]
+        return compare.packages(*runs, held=DISTRIBUTIONS) if len(runs) == 2 else ()  # noqa: PLR2004 - both
 
     def _posterior(self, builds: Range) -> dict[str, float]:
         shares = self._strategy(builds).shares()

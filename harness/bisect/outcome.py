@@ -91,6 +91,8 @@ class Bisection:
     ladder: tuple[Rung, ...] = ()
     log: str = ""
     """`git log --oneline` of what lies between, where there is a repository."""
+    packages: tuple[str, ...] = ()
+    """Packages beside the server's own that differ between the last build before the change and the first one after."""
     posterior: Mapping[str, float] = field(default_factory=dict)
     """With `--confidence`: the probability of each build that has one worth naming."""
 

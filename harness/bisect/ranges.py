@@ -22,6 +22,8 @@ class Range:
     """The builds between two neighbours, if there are such: the releases first, then the commits between two."""
     log: Callable[[Build, Build], str] | None = None
     """What lies between two neighbours, for people: `git log --oneline`."""
+    lead: Callable[[Build, Build], str] | None = None
+    """What changes from one to the other, where their words do not say it: `the change of numpy 2.1.0 → 2.2.0`."""
 
     def __post_init__(self) -> None:
         if len(self.builds) < 2:  # noqa: PLR2004 - the two ends

@@ -42,6 +42,7 @@ def markdown(told: Bisection, out: Path) -> str:
         table(("build", "probability"), [(code(build), f"{share:.1%}") for build, share in told.posterior.items()]),
         f"Not probed, because those around them cannot be judged: {_some(told.untested)}" if told.untested else "",
         f"Between them:\n\n{fenced(cut_middle(visible(told.log), LOG_BYTES))}" if told.log else "",
+        f"Packages that differ between them:\n\n{fenced(_packages(told))}" if told.packages else "",
         *_logs(told, out),
     ]
     return joined(blocks, [f"Reproduce:\n\n{fenced(chr(10).join(commands(told, out)), 'sh')}"])
@@ -70,6 +71,10 @@ def _facts(told: Bisection, title: str) -> str:
         facts += [f"good {code(told.before)}" if not told.fix else f"still bad {code(told.before)}"]
         facts += [f"first {'fixed' if told.fix else 'bad'} {' or '.join(map(code, told.culprits[:10]))}"]
     return " · ".join(facts)
+
+
+def _packages(told: Bisection) -> str:
+    return cut_middle(visible("\n".join(told.packages)), LOG_BYTES)
 
 
 def _row(probe: Probe) -> tuple[str, ...]:

@@ -40,6 +40,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--good", metavar="B", help="a build without the failure")
     parser.add_argument("--bad", metavar="B", help="a build with it")
     parser.add_argument("--builds", type=Path, metavar="FILE", help="a list of builds, oldest first")
+    parser.add_argument(
+        "--vary-deps", action="store_true", help="the same server: which package between --good-env and --bad-env"
+    )
+    for end in ("good", "bad"):
+        what = "a run's folder, its run.json or a packages.lock"
+        parser.add_argument(f"--{end}-env", type=Path, metavar="RUN", help=f"{what}: packages of the {end} end")
     parser.add_argument("--repo", type=Path, help="git repository: goes on into the commits between two releases")
     parser.add_argument("--signature", metavar="S", help="the failure; default: what the bad end shows")
     probing.judging_words(parser)
@@ -159,6 +165,8 @@ def _range(words: argparse.Namespace) -> tuple[Ends, Range]:
     from harness.bisect import choosing
     from harness.build import parse
 
+    if words.vary_deps or words.good_env or words.bad_env:
+        return _packages(words)
     good, bad = (parse(word) if word else None for word in (words.good, words.bad))
     if words.builds:
         return choosing.of_list(words.builds, good=good, bad=bad, fix=words.fix)
@@ -166,6 +174,16 @@ def _range(words: argparse.Namespace) -> tuple[Ends, Range]:
         raise UsageError("both ends are needed", fix="name --good B and --bad B, or a list of --builds")
     ends = choosing.Ends(good=good, bad=bad, fix=words.fix)
     return ends, choosing.between(ends, repo=words.repo)
+
+
+def _packages(words: argparse.Namespace) -> tuple[Ends, Range]:
+    from harness.bisect import packages
+
+    if not (words.vary_deps and words.good_env and words.bad_env):
+        raise UsageError("--vary-deps, --good-env and --bad-env go together", fix="name all three")
+    if words.good or words.bad or words.builds or words.repo:
+        raise UsageError("--vary-deps holds the server still", fix="leave --good, --bad, --builds and --repo out")
+    return packages.between(words.good_env, words.bad_env, fix=words.fix, out=words.out)
 
 
 def carry_out(bench: Bench, ends: Ends, builds: Range, wish: Wish, *, fresh: bool, line: list[str]) -> Bisection:

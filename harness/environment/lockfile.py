@@ -11,6 +11,7 @@ from pathlib import Path
 
 from harness.build import Build, parse
 from harness.errors import BuildError
+from harness.runtimes.vllm_recipes import recipe
 
 _TITLE = "# lock file of a harness environment"
 
@@ -18,7 +19,7 @@ _TITLE = "# lock file of a harness environment"
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lock:
     build: Build
-    """A release with its accelerator."""
+    """A release with its accelerator, where it can be made again."""
     python: str
     """Full version of the interpreter: `3.11.7`."""
     packages: Mapping[str, str]
@@ -28,22 +29,25 @@ class Lock:
         return tuple(f"{name}=={version}" for name, version in self.packages.items())
 
 
-def text(lock: Lock, overrides: tuple[str, ...] = (), recipe: str = "") -> str:
+def text(lock: Lock) -> str:
     """The file's text. A build that is no release gets its packages listed, and no command that makes it."""
+    build, used = lock.build, None
+    if build.kind == "release" and build.accelerator:
+        used = recipe(build.version, build.accelerator)
     remake = f"# re-create: harness env add --lock FILE (Python {_minor(lock.python)})"
     header = [
         _TITLE,
         f"# build: {lock.build}",
         f"# python: {lock.python}",
-        *([f"# recipe: {recipe}"] if recipe else []),
-        *(f"# override: {line}" for line in overrides),
-        remake if lock.build.kind == "release" else "# made elsewhere: this lists what it holds",
+        *([f"# recipe: {used.digest}"] if used else []),
+        *(f"# override: {line}" for line in (used.overrides if used else ())),
+        remake if used else "# made elsewhere: this lists what it holds",
     ]
     return "\n".join((*header, *lock.pins)) + "\n"
 
 
-def read(path: Path) -> Lock:
-    """Read a lock file.
+def read(path: Path, *, of_any: bool = False) -> Lock:
+    """Read a lock file; with `of_any` also one that only lists what a build holds that was not made by us.
 
     Raises:
         BuildError: not readable, not such a file, or a line that is no pin; says which.
@@ -57,7 +61,7 @@ def read(path: Path) -> Lock:
     if lines[:1] != [_TITLE] or not {"build", "python"} <= header.keys():
         raise BuildError(f"{path} is not a lock file of a harness environment", fix=fix)
     build = parse(header["build"])
-    if build.kind != "release" or build.accelerator is None:
+    if not of_any and (build.kind != "release" or build.accelerator is None):
         raise BuildError(
             f"{path} describes {build}, which was not made by us", fix="only the locks of releases re-create them"
         )

@@ -105,13 +105,11 @@ def from_lock(path: Path) -> Build:
 
 def write_lock(environment: Environment, path: Path) -> None:
     """Write the lock file of an environment, atomically."""
-    build, lines, digest = environment.build, tuple[str, ...](), ""
+    build = environment.build
     if build.kind in _OURS:
         build = Build(kind="release", ref=environment.version, accelerator=environment.accelerator)
-        used = recipe(build.version, environment.accelerator)
-        lines, digest = used.overrides, used.digest
     lock = lockfile.Lock(build=build, python=environment.python_version, packages=environment.packages)
-    record.replace_text(path, lockfile.text(lock, lines, digest))
+    record.replace_text(path, lockfile.text(lock))
 
 
 # --- releases

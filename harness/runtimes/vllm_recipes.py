@@ -94,6 +94,11 @@ DISTRIBUTIONS = tuple(dict.fromkeys(quirk.value for quirk in reversed(QUIRKS) if
 """Names whose metadata gives the server's version, the one with more to say first."""
 
 
+def accelerator_of(distribution: str) -> Accelerator:
+    """What a distribution of the server, one of `DISTRIBUTIONS`, was published for."""
+    return next(quirk.accelerator for quirk in QUIRKS if (quirk.kind, quirk.value) == ("distribution", distribution))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recipe:
     """The rows that apply to one release on one accelerator."""
