@@ -71,6 +71,7 @@ class Launched:
     launch: str
     log: str
     other_build: str | None
+    differing: tuple[str, ...] = ()
     argv: tuple[str, ...]
     env: Mapping[str, str]
     timeline: Timeline
@@ -128,6 +129,8 @@ class Run:
     """Its log, in the run's folder."""
     other_build: str | None = None
     """Its build and version, where it is not the run's own."""
+    differing: tuple[str, ...] = ()
+    """Packages of which it then has other versions: `numpy 2.1.0 → 2.2.0`, from the run's own build to this one."""
     others: tuple[Launched, ...] = ()
     """The other servers, in their order."""
     version: str | None = None

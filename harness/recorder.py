@@ -78,11 +78,12 @@ class Recorder:
             self.run = replace(self.run, **changes)
             save(self.run, self.folder, self.masker)
 
-    def begin(self, launch: str, *, log: str, other_build: str | None = None) -> None:
+    def begin(self, launch: str, *, log: str, other_build: str | None = None, differing: tuple[str, ...] = ()) -> None:
         """Another server: from now on the record speaks of it, and the one before stands under `others`."""
         fresh = {name: _PLAIN[name] for name in OF_A_LAUNCH}
         others = (*self.run.others, self.run.launched) if self.run.argv else self.run.others
-        self.update(others=others, **{**fresh, "launch": launch, "log": log, "other_build": other_build})
+        began = {"launch": launch, "log": log, "other_build": other_build, "differing": differing}
+        self.update(others=others, **{**fresh, **began})
 
     def speak_of(self, launch: str) -> None:
         """Let the record speak of one of its servers."""

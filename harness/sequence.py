@@ -20,6 +20,7 @@ from harness.checks.against import Against
 from harness.checks.base import AfterStop, CheckContext, CheckResult, Unfinished
 from harness.conduct import Finding, Half, failed
 from harness.environment import Environment, cache_root, scratch
+from harness.environment.changes import difference
 from harness.errors import ScenarioError
 from harness.record import Run, Teardown
 from harness.runtimes import RUNTIMES
@@ -45,6 +46,8 @@ class Second:
     environment: Environment
     other_build: str | None
     """Where it is not of the run's own build."""
+    differing: tuple[str, ...] = ()
+    """Packages of which it then has other versions."""
 
 
 def seconds(
@@ -71,6 +74,7 @@ def seconds(
                 scenario=launches.second(base, against, references),
                 environment=used or provided,
                 other_build=f"{used.build} ({used.version})" if used else None,
+                differing=tuple(map(str, difference(provided.packages, used.packages))) if used else (),
             )
         )
     return tuple(made)
@@ -167,6 +171,7 @@ def _second(serving: Serving, second: Second, halves: Mapping[str, Half], *, fol
             name=second.label,
             folder=folder,
             other_build=second.other_build,
+            differing=second.differing,
         )
     )
     if second.other_build and served.finding.signature and not served.finding.judged:

@@ -46,6 +46,8 @@ class Job:
     """Where its log goes, below the run's folder."""
     other_build: str | None = None
     """Where it is not of the run's own build."""
+    differing: tuple[str, ...] = ()
+    """Packages of which it then has other versions."""
     cold: float | None = None
     """Seconds to ready of the cold start before it."""
 
@@ -81,7 +83,7 @@ class Serving:
             HarnessError, Interrupted, KeyboardInterrupt: after the server was taken down.
         """
         log = Path(job.folder, "server.log").as_posix()
-        self.recorder.begin(job.name, log=log, other_build=job.other_build)
+        self.recorder.begin(job.name, log=log, other_build=job.other_build, differing=job.differing)
         conduct, server = self._prepared(job)
         before = self._footprint(None)
         with server:

@@ -55,7 +55,8 @@ def test_the_first_release_of_a_minor_version_stands_on_the_trunk_whatever_it_is
 
 
 def test_pre_releases_and_yanked_ones_are_left_out_unless_they_are_an_end():
-    assert versions("0.29.0rc1", "0.30.0") == ["0.29.0rc1", "0.30.0"]
+    assert versions("0.29.0rc1", "0.30.0") == ["0.29.0rc1", "0.29.0", "0.30.0"]  # it led to 0.29.0
+    assert path(Version("0.29.0rc1"), Version("0.30.0"), ALL).branch_point is None
     assert versions("0.28.0", "0.29.0rc1") == ["0.28.0", "0.29.0rc1"]
     found = path(Version("0.29.0"), Version("0.29.1"), ALL)
     assert found.versions == (Version("0.29.0"), Version("0.29.1"))
@@ -96,6 +97,8 @@ def test_the_way_is_in_order_and_begins_and_ends_at_the_ends(data):
     found = path(older, newer, [Release(version=version, yanked=data.draw(st.booleans())) for version in there])
     assert list(found.versions) == sorted(set(found.versions))
     assert (found.versions[0], found.versions[-1]) == (older, newer)
+    assert set(found.versions) <= set(there)
+    assert found.branch_point is None or (found.branch_point in there and found.branch_point < older)
     trunk = [
         version.release[:2]
         for version in found.versions[1:]
@@ -108,13 +111,13 @@ def test_the_way_is_in_order_and_begins_and_ends_at_the_ends(data):
 
 
 @contextmanager
-def index(pages):
-    """A package index on the loopback: path to (content type, body)."""
+def index(pages, *, missing=404):
+    """A package index on the loopback: path to (content type, body); `missing`: how it says that there is no such."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             kind, body = pages.get(self.path, ("text/plain", None))
-            self.send_response(200 if body is not None else 404)
+            self.send_response(200 if body is not None else missing)
             self.send_header("Content-Type", kind)
             self.end_headers()
             self.wfile.write((body or "").encode())
@@ -149,7 +152,14 @@ def json_page(**yanked):
 
 @pytest.fixture(autouse=True)
 def _no_other_index(monkeypatch):
-    for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_FIND_LINKS"):
+    for name in (
+        "UV_DEFAULT_INDEX",
+        "UV_INDEX_URL",
+        "UV_INDEX",
+        "UV_EXTRA_INDEX_URL",
+        "PIP_FIND_LINKS",
+        "UV_FIND_LINKS",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -176,11 +186,15 @@ def test_pages_of_html_folders_of_wheels_and_indexes_on_disk(monkeypatch, tmp_pa
     (tmp_path / "wheels" / "other-9.0-py3-none-any.whl").touch()
     (tmp_path / "index" / "demo-cpu").mkdir(parents=True)
     (tmp_path / "index" / "demo-cpu" / "index.html").write_text('<a href="x">demo_cpu-0.6.0-py3-none-any.whl</a>')
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "demo_cpu-0.7.0-py3-none-any.whl").touch()
     monkeypatch.setenv("PIP_FIND_LINKS", f"{tmp_path / 'wheels'} /not/there")
+    monkeypatch.setenv("UV_FIND_LINKS", f"{tmp_path / 'more'},/not/there")
     with index({"/simple/demo-cpu/": ("text/html", html)}) as url:
         monkeypatch.setenv("UV_DEFAULT_INDEX", url)
         monkeypatch.setenv("UV_INDEX", f"mine=file://{tmp_path / 'index'}")
-        assert [str(each.version) for each in releases.available("demo-cpu")] == ["0.1.0", "0.2.0", "0.5.0", "0.6.0"]
+        found = [str(each.version) for each in releases.available("demo-cpu")]
+        assert found == ["0.1.0", "0.2.0", "0.5.0", "0.6.0", "0.7.0"]
 
 
 def test_an_index_that_cannot_be_read_is_the_nodes_trouble(monkeypatch):
@@ -191,6 +205,15 @@ def test_an_index_that_cannot_be_read_is_the_nodes_trouble(monkeypatch):
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple/")
     with pytest.raises(NodeError, match="cannot be listed"):
         releases.available("demo-cpu")
+
+
+def test_the_password_of_an_index_is_not_told(monkeypatch):
+    with index({}, missing=403) as url:
+        monkeypatch.setenv("UV_DEFAULT_INDEX", url.replace("//", "//me:hunter2@", 1))
+        with pytest.raises(NodeError) as error:
+            releases.available("demo-cpu")
+    assert "://***@127.0.0.1" in error.value.what
+    assert "hunter2" not in str(error.value)
 
 
 def test_a_distribution_that_an_index_does_not_have(monkeypatch):

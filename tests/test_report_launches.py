@@ -43,6 +43,16 @@ def test_names_are_the_same_where_the_second_server_dies():
     }  # fmt: skip
 
 
+def test_a_server_of_another_build_has_the_packages_that_differ_beside_it(tmp_path):
+    whole = runs.several()
+    other = replace(
+        whole.others[1], other_build="release:0.31.0 (0.31.0)", differing=("numpy 2.2.0 → 2.1.0", "b 1 → 2")
+    )
+    text = summary.render(replace(whole, others=(whole.others[0], other)), tmp_path)
+    assert "no speculation: other packages: numpy 2.2.0 → 2.1.0, b 1 → 2" in text
+    assert "other packages" not in summary.render(whole, tmp_path)
+
+
 def test_a_difference_is_the_place_of_the_check():
     whole = runs.several()
     bad = replace(whole.checks[-1], outcome="fail", message="first divergence at token 7")

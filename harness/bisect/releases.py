@@ -33,6 +33,7 @@ from pypi_simple import (
 
 from harness.environment.installer import find_links
 from harness.errors import NodeError, UsageError
+from harness.masking import Masker
 
 SECONDS = 60.0
 _URLS = ("UV_INDEX", "UV_EXTRA_INDEX_URL")
@@ -71,8 +72,8 @@ def path(older: Version, newer: Version, releases: Iterable[Release]) -> Release
         raise UsageError(f"{older} is not older than {newer}", fix="swap the ends, or --fix to find a repair")
     usable = [each.version for each in known if each.version in (older, newer) or _plain(each)]
     chosen = [version for version in usable if older <= version <= newer and _on_the_way(version, older, newer, usable)]
-    first = next(version for version in usable if _minor(version) == _minor(older))
-    left = None if _minor(older) == _minor(newer) or first == older else first
+    first = _on_trunk(_minor(older), usable)
+    left = None if _minor(older) == _minor(newer) or first >= older else first
     return ReleasePath(versions=tuple(chosen), notes=tuple(_notes(known, older, newer, left)), branch_point=left)
 
 
@@ -94,9 +95,13 @@ def _minor(version: Version) -> tuple[int, ...]:
 
 def _on_the_way(version: Version, older: Version, newer: Version, usable: Sequence[Version]) -> bool:
     """Whether a release between the ends is an ancestor of the newer one: it is on its branch, or on the trunk."""
-    if version == older or _minor(version) == _minor(newer):
-        return True
-    return _minor(version) != _minor(older) and version == next(v for v in usable if _minor(v) == _minor(version))
+    return version == older or _minor(version) == _minor(newer) or version == _on_trunk(_minor(version), usable)
+
+
+def _on_trunk(minor: tuple[int, ...], usable: Sequence[Version]) -> Version:
+    """The first release of a minor version; one of its candidates only where there is no other."""
+    of_it = [version for version in usable if _minor(version) == minor]
+    return next((version for version in of_it if not version.is_prerelease), of_it[0])
 
 
 def _notes(known: Sequence[Release], older: Version, newer: Version, left: Version | None) -> Iterator[str]:
@@ -154,7 +159,7 @@ def _packages(distribution: str, url: str | None) -> Sequence[DistributionPackag
         return ()
     except (requests.RequestException, UnsupportedContentTypeError, UnsupportedRepoVersionError, OSError) as error:
         raise NodeError(
-            f"the releases of {distribution} cannot be listed: {error}",
+            f"the releases of {distribution} cannot be listed: {Masker().text(str(error))}",
             fix="let the package index be reached, name a mirror in UV_DEFAULT_INDEX, or list the builds with --builds",
         ) from error
 
@@ -165,8 +170,8 @@ def _local(distribution: str, index: Path) -> Sequence[DistributionPackage]:
 
 
 def _in_folders(distribution: str) -> Iterator[tuple[Version, bool]]:
-    """Wheels in the folders that the installer looks into beside the index."""
-    for place in find_links():
+    """Wheels in the folders that the installer looks into beside the index: ours, and uv's own."""
+    for place in (*find_links(), *filter(None, os.environ.get("UV_FIND_LINKS", "").split(","))):
         for wheel in Path(place).glob("*.whl") if "://" not in place else ():
             ours = canonicalize_name(wheel.name.partition("-")[0]) == canonicalize_name(distribution)
             if ours and (version := _fits(wheel.name, None)):

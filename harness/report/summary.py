@@ -41,7 +41,13 @@ def render(run: Run, folder: Path) -> str:
     blocks += [f"**{escape(words)}**" for words in (known_words(run), under_words(run)) if words]
     if verdict(run) != "PASS":
         blocks += _trouble(run)
-    blocks += [_checks(run), _phases(run), _environment(run), *map(_teardown, run.launches)]
+    blocks += [
+        _checks(run),
+        _phases(run),
+        _environment(run),
+        *map(_differing, run.launches),
+        *map(_teardown, run.launches),
+    ]
     if verdict(run) in ("FAIL", "ERROR"):
         blocks.append(_log(run, folder))
     return joined(blocks, [f"Reproduce:\n\n{fenced(cut_middle(visible(run.reproduce), BLOCK_BYTES), 'sh')}"])
@@ -138,6 +144,13 @@ def _took(phase: Phase) -> str:
 def _environment(run: Run) -> str:
     steps = [f"{escape(name)} {seconds:.1f} s" for name, seconds in run.steps.items()]
     return " · ".join([*(f"{word} {code(value)}" for word, value in environment(run)), *steps])
+
+
+def _differing(launched: Launched) -> str:
+    if not launched.differing:
+        return ""
+    words = one_line(", ".join(launched.differing), BLOCK_BYTES)
+    return f"{escape(launched.launch)}: other packages: {escape(words)}"
 
 
 def _teardown(launched: Launched) -> str:
