@@ -1,13 +1,16 @@
-"""Which build of the server: `release:0.30.0`, `lock:FILE`, `venv:PATH`, `tree:DIR[,DIR…]`, `current`.
+"""Which build of the server: `release:0.30.0`, `lock:FILE`, `source:PATH@REV`, `commit:SHA`, `venv:PATH` and others.
 
-An *accelerator* suffix picks the distribution of a release: `release:0.30.0+cpu`, `release:0.30.0+cuda`; without one
-the node decides.
+release:0.30.0  release:0.30.0+cpu       the suffix picks the distribution; without one the node decides
+source:PATH[@REV][,base=0.30.0[+cpu]]    sources of a git repository over the binaries of a release;
+                                         without REV the working tree as it stands
+commit:SHA[+cpu]                         the wheel of a commit, from the index in $HARNESS_COMMIT_INDEX
 """
 
 from __future__ import annotations
 
 import difflib
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -16,12 +19,17 @@ from packaging.version import InvalidVersion, Version
 
 from harness.errors import UsageError
 
-BuildKind = Literal["release", "lock", "venv", "tree", "current"]
+BuildKind = Literal["release", "lock", "source", "commit", "venv", "tree", "current"]
 Accelerator = Literal["cpu", "cuda"]
 
-FORMS = "release:0.30.0, release:0.30.0+cpu, lock:FILE, venv:PATH, tree:DIR[,DIR…] or current"
-_LATER = ("commit", "source", "image")  # kinds that the design names and that cannot be made yet
+FORMS = "release:0.30.0, release:0.30.0+cpu, lock:FILE, source:PATH@REV, commit:SHA, venv:PATH, tree:DIR or current"
+_LATER = ("image",)  # kinds that the design names and that cannot be made yet
 _COMPONENTS = 3
+_SHA = re.compile(r"([0-9a-fA-F]{7,40})(?:\+(\w+))?")
+# The last @ is the one in front of the revision, except in `main@{upstream}`. A path with an @ of its own and no
+# revision is written `/a@b@`.
+_AT_REVISION = re.compile(r"(.*)@(?!\{)(.*)", re.DOTALL)
+_OPTION = re.compile(r"(.*),(\w+)=([^/]*)", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,13 +38,21 @@ class Build:
 
     kind: BuildKind
     ref: str
-    """Version of a release, path of a lock file or a venv, comma-separated folders of a tree, empty for `current`."""
+    """Version of a release, hex digits of a commit, path of a lock file, a venv or a repository, comma-separated
+    folders of a tree, empty for `current`."""
     accelerator: Accelerator | None = None
-    """Only for releases, and only where the user chose; None: the node decides."""
+    """Only for releases, commits and bases, and only where the user chose; None: the node decides."""
+    rev: str = ""
+    """Of a source: what git calls the commit; empty for the working tree."""
+    base: str = ""
+    """Of a source: version of the release whose binaries it gets; empty: the nearest one that git knows."""
 
     def __str__(self) -> str:
         """The canonical word: `parse(str(build)) == build`."""
         suffix = f"+{self.accelerator}" if self.accelerator else ""
+        if self.kind == "source":
+            at = f"@{self.rev}" if self.rev or "@" in self.ref else ""
+            return f"source:{self.ref}{at}" + (f",base={self.base}{suffix}" if self.base else "")
         return "current" if self.kind == "current" else f"{self.kind}:{self.ref}{suffix}"
 
     @property
@@ -69,6 +85,10 @@ def parse(word: str) -> Build:
         return _release(ref, word)
     if kind == "lock":
         return Build(kind="lock", ref=_absolute(ref, word))
+    if kind == "source":
+        return _source(ref, word)
+    if kind == "commit":
+        return _commit(ref, word)
     if kind == "venv":
         return Build(kind="venv", ref=_absolute(ref, word))
     if kind == "tree":
@@ -92,10 +112,36 @@ def _release(ref: str, word: str) -> Build:
         version = Version(ref)
     except InvalidVersion as error:
         raise UsageError(f"{word!r}: {ref!r} is not a version", fix="write it as release:0.30.0") from error
-    if version.local not in (None, *get_args(Accelerator)):
-        raise UsageError(f"{word!r}: unknown accelerator {version.local!r}", fix="write +cpu, +cuda or neither")
-    accelerator: Accelerator | None = version.local  # type: ignore[assignment]  # checked above
-    return Build(kind="release", ref=_padded(version), accelerator=accelerator)
+    return Build(kind="release", ref=_padded(version), accelerator=_accelerator(version.local, word))
+
+
+def _accelerator(suffix: str | None, word: str) -> Accelerator | None:
+    if suffix not in (None, *get_args(Accelerator)):
+        raise UsageError(f"{word!r}: unknown accelerator {suffix!r}", fix="write +cpu, +cuda or neither")
+    return suffix  # type: ignore[return-value]  # checked above
+
+
+def _source(ref: str, word: str) -> Build:
+    option = _OPTION.fullmatch(ref)
+    if option and option[2] != "base":
+        raise UsageError(f"{word!r}: a source has no option {option[2]!r}", fix="write source:PATH@REV,base=0.30.0")
+    base = _release(option[3].strip(), word) if option else None
+    place = option[1] if option else ref
+    found = _AT_REVISION.fullmatch(place)
+    path, rev = (found[1], found[2].strip()) if found else (place, "")
+    if rev.startswith("-") or any(sign.isspace() for sign in rev):
+        raise UsageError(f"{word!r}: {rev!r} is no revision", fix="write a commit, a branch or a tag after the @")
+    where = _absolute(path.strip(), word)
+    if base is None:
+        return Build(kind="source", ref=where, rev=rev)
+    return Build(kind="source", ref=where, rev=rev, base=base.ref, accelerator=base.accelerator)
+
+
+def _commit(ref: str, word: str) -> Build:
+    found = _SHA.fullmatch(ref)
+    if found is None:
+        raise UsageError(f"{word!r}: {ref!r} is no commit", fix="write 7 to 40 hexadecimal digits, best all 40")
+    return Build(kind="commit", ref=found[1].lower(), accelerator=_accelerator(found[2], word))
 
 
 def _padded(version: Version) -> str:

@@ -3,8 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from harness.build import Build, parse, sort_key
+from harness.build import Accelerator, Build, parse, sort_key
 from harness.errors import UsageError
 
 
@@ -26,12 +28,43 @@ from harness.errors import UsageError
         ("venv:/opt/e", Build(kind="venv", ref="/opt/e"), "venv:/opt/e"),
         ("tree:/a, /b/../c", Build(kind="tree", ref="/a,/c"), "tree:/a,/c"),
         ("current", Build(kind="current", ref=""), "current"),
+        ("source:/src", Build(kind="source", ref="/src"), "source:/src"),
+        ("source:/src/@main", Build(kind="source", ref="/src", rev="main"), "source:/src@main"),
+        ("source:/src@origin/a,b", Build(kind="source", ref="/src", rev="origin/a,b"), "source:/src@origin/a,b"),
+        (
+            "source:/src@main@{upstream}",
+            Build(kind="source", ref="/src", rev="main@{upstream}"),
+            "source:/src@main@{upstream}",
+        ),
+        ("source:/a@b@", Build(kind="source", ref="/a@b"), "source:/a@b@"),
+        ("source:/a@b@v1", Build(kind="source", ref="/a@b", rev="v1"), "source:/a@b@v1"),
+        ("source:/src,base=0.30", Build(kind="source", ref="/src", base="0.30.0"), "source:/src,base=0.30.0"),
+        (
+            "source:/src@HEAD~3,base=v0.30.0+cpu",
+            Build(kind="source", ref="/src", rev="HEAD~3", base="0.30.0", accelerator="cpu"),
+            "source:/src@HEAD~3,base=0.30.0+cpu",
+        ),
+        ("commit:0ABCDEF", Build(kind="commit", ref="0abcdef"), "commit:0abcdef"),
+        ("commit:" + "a" * 40, Build(kind="commit", ref="a" * 40), "commit:" + "a" * 40),
+        ("commit:0abcdef+cuda", Build(kind="commit", ref="0abcdef", accelerator="cuda"), "commit:0abcdef+cuda"),
     ],
 )
 def test_words_and_their_canonical_form(word: str, build: Build, canonical: str) -> None:
     assert parse(word) == build
     assert str(build) == canonical
     assert parse(canonical) == build
+
+
+@given(
+    path=st.text(st.sampled_from("ab@{} ,=+.")),
+    rev=st.from_regex(r"([ab~^/.,][ab~^/.,{}]*(@\{[ab1]*\})?)?", fullmatch=True),
+    base=st.sampled_from(["", "0.30.0", "0.31.0rc1"]),
+    accelerator=st.sampled_from([None, "cpu", "cuda"]),
+)
+def test_every_source_can_be_written_down(path: str, rev: str, base: str, accelerator: Accelerator | None) -> None:
+    ref = f"/r{path}/x"
+    build = Build(kind="source", ref=ref, rev=rev, base=base, accelerator=accelerator if base else None)
+    assert parse(str(build)) == build
 
 
 def test_paths_are_absolute_so_that_the_word_means_the_same_elsewhere(
@@ -57,8 +90,18 @@ def test_a_link_to_an_environment_keeps_its_name(tmp_path: Path) -> None:
         ("releases:0.30.0", "did you mean 'release:0.30.0'?"),
         ("curent", "did you mean 'current'?"),
         ("vnev:/opt/e", "did you mean 'venv:/opt/e'?"),
-        ("commit:abc1234", "builds of kind 'commit' cannot be made yet"),
-        ("source:/src@main", "builds of kind 'source' cannot be made yet"),
+        ("commit:abc123", "'abc123' is no commit"),
+        ("commit:" + "a" * 41, "is no commit"),
+        ("commit:main", "'main' is no commit"),
+        ("commit:abc1234+rocm", "unknown accelerator 'rocm'"),
+        ("commits:abc1234", "did you mean 'commit:abc1234'?"),
+        ("source:", "a path is empty"),
+        ("source:@main", "a path is empty"),
+        ("source:/src@--output=x", "'--output=x' is no revision"),
+        ("source:/src@a b", "'a b' is no revision"),
+        ("source:/src@main,bse=0.30.0", "a source has no option 'bse'"),
+        ("source:/src@main,base=", "'' is not a version"),
+        ("source:/src@main,base=0.30.0+rocm", "unknown accelerator 'rocm'"),
         ("image:repo/vllm:1", "builds of kind 'image' cannot be made yet"),
         ("release:newest", "'newest' is not a version"),
         ("release:", "'' is not a version"),
