@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -81,19 +82,10 @@ def parse(word: str) -> Build:
     kind, colon, ref = (part.strip() for part in word.partition(":"))
     if not colon:
         return _bare(kind)
-    if kind == "release":
-        return _release(ref, word)
-    if kind == "lock":
-        return Build(kind="lock", ref=_absolute(ref, word))
-    if kind == "source":
-        return _source(ref, word)
-    if kind == "commit":
-        return _commit(ref, word)
-    if kind == "venv":
-        return Build(kind="venv", ref=_absolute(ref, word))
-    if kind == "tree":
-        return Build(kind="tree", ref=",".join(_absolute(part.strip(), word) for part in ref.split(",")))
-    raise _unknown(kind, ref, word)
+    read = _READERS.get(kind)
+    if read is None:
+        raise _unknown(kind, ref, word)
+    return read(ref, word)
 
 
 def _bare(word: str) -> Build:
@@ -137,6 +129,10 @@ def _source(ref: str, word: str) -> Build:
     return Build(kind="source", ref=where, rev=rev, base=base.ref, accelerator=base.accelerator)
 
 
+def _tree(ref: str, word: str) -> Build:
+    return Build(kind="tree", ref=",".join(_absolute(part.strip(), word) for part in ref.split(",")))
+
+
 def _commit(ref: str, word: str) -> Build:
     found = _SHA.fullmatch(ref)
     if found is None:
@@ -166,3 +162,13 @@ def _unknown(kind: str, ref: str, word: str) -> UsageError:
         return UsageError(f"{word!r} names no build", fix=f"write {FORMS}")
     meant = close[0] if close[0] == "current" else f"{close[0]}:{ref or '…'}"
     return UsageError(f"{word!r} names no build; did you mean {meant!r}?", fix=f"write {FORMS}")
+
+
+_READERS: dict[str, Callable[[str, str], Build]] = {
+    "release": _release,
+    "lock": lambda ref, word: Build(kind="lock", ref=_absolute(ref, word)),
+    "source": _source,
+    "commit": _commit,
+    "venv": lambda ref, word: Build(kind="venv", ref=_absolute(ref, word)),
+    "tree": _tree,
+}

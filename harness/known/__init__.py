@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from harness.environment.copies import PYTHONPATH
 from harness.known.catalogue import Known, KnownFailures, beside, load
 from harness.known.format import Edit, Step
-from harness.known.overlay import PYTHONPATH, edited
+from harness.known.overlay import edited
 from harness.known.patches import Patch
 from harness.known.peel import peel, way_around
 from harness.scenario.find import KNOWN_FAILURES

@@ -1,33 +1,26 @@
 """A build with edits: an edited copy of one package, put in front of the environment, which stays as it is.
 
-    overlays/<name>/site-packages/vllm/       PYTHONPATH of the launch begins here
-      v1/worker/mamba_utils.py                edited: a new file, its byte code left out
-      v1/core.py                              copied, with its time, so that its byte code stays valid
-      v1/__pycache__/core.cpython-311.pyc ──▶ link
-      _C.abi3.so                          ──▶ link
-
-Nothing is ever opened for writing that lies in the environment: its files may be hard links into a cache that every
-other environment shares.
+overlays/<name>/site-packages/vllm/       a copy as `environment.copies` makes it
+  v1/worker/mamba_utils.py                edited: a new file, its byte code left out
 """
 
 from __future__ import annotations
 
 import difflib
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from harness.environment import Environment, interpreter, scratch
+from harness.environment import Environment, copies, interpreter, scratch
+from harness.environment.copies import PYTHONPATH
 from harness.errors import NodeError, ScenarioError
 from harness.known import edits as textual
 from harness.known import patches as diffs
 from harness.known.format import Edit
 from harness.known.patches import Patch
 
-PYTHONPATH = "PYTHONPATH"
 DIFF = "edits.diff"
 """What was changed, as a file beside the run's record."""
 
@@ -52,11 +45,11 @@ def edited(
     homes = {package: _home(package, roots) for package in named}
     texts = _edited_texts(edits, homes)
     with scratch.folder("overlays") as place:
-        site = place / "site-packages"  # so named that tracebacks are shortened as those of the original
+        site = place / copies.SITE
         try:
             for package, home in homes.items():
-                _mirror(home / package, site / package, {f: t for f, (_, t) in texts.items() if _first(f) == package})
-                _link_libraries(home, site)
+                _copy(package, home, site, texts)
+                copies.link_libraries(home, site)
             if patches:
                 _forget_byte_code(site, patches)
                 diffs.apply(patches, site, tuple(homes))
@@ -64,8 +57,7 @@ def edited(
             (folder / DIFF).write_text(told, encoding="utf-8")
         except OSError as error:
             raise _unwritable(error) from error
-        path = os.pathsep.join(filter(None, (str(site), environment.env.get(PYTHONPATH))))
-        yield replace(environment, env={**environment.env, PYTHONPATH: path})
+        yield replace(environment, env=copies.in_front(site, environment.env))
 
 
 def _roots(environment: Environment) -> tuple[Path, ...]:
@@ -113,39 +105,17 @@ def _source(file: Path, edit: Edit) -> str:
         raise ScenarioError(f"{edit.file} cannot be read in the build: {error}", fix=textual.FIX) from error
 
 
-def _mirror(source: Path, copy: Path, texts: Mapping[str, str]) -> None:
-    """The package with real folders, copied Python sources, links to everything else, and edited files written new."""
-    for folder, folders, files in os.walk(source):
-        there = copy / os.path.relpath(folder, source)
-        there.mkdir(parents=True, exist_ok=True)
-        links = [name for name in folders if (Path(folder) / name).is_symlink()]
-        folders[:] = [name for name in folders if name not in links]
-        for name in (*files, *links):
-            below = (Path(source.name) / os.path.relpath(folder, source) / name).as_posix()
-            if below in texts:
-                (there / name).write_bytes(texts[below].encode("utf-8"))
-            elif _compiled_from(below) not in texts:
-                _bring(Path(folder) / name, there / name)
-
-
-def _bring(file: Path, copy: Path) -> None:
-    if file.suffix == ".py" and not file.is_symlink():
-        shutil.copy2(file, copy)
-    else:
-        copy.symlink_to(file.absolute())
-
-
-def _compiled_from(file: str) -> str:
-    """`a/__pycache__/b.cpython-311.pyc` → `a/b.py`: byte code of an edited file would be run in its place."""
-    folder, _, name = file.rpartition("/")
-    return f"{folder.removesuffix('__pycache__')}{name.split('.', 1)[0]}.py" if name.endswith(".pyc") else ""
-
-
-def _link_libraries(home: Path, site: Path) -> None:
-    """Shared libraries that a wheel brought along are looked for beside the package: `$ORIGIN/../vllm.libs`."""
-    for libraries in home.glob("*.libs"):
-        if not (site / libraries.name).exists():
-            (site / libraries.name).symlink_to(libraries.absolute())
+def _copy(package: str, home: Path, site: Path, texts: Mapping[str, tuple[str, str]]) -> None:
+    """The package without the files that are edited, and their byte code; then these, written new."""
+    copies.mirror(
+        home / package,
+        site / package,
+        wanted=lambda file: file not in texts and copies.compiled_from(file) not in texts,
+    )
+    for file, (_, text) in texts.items():
+        if _first(file) == package:
+            (site / file).parent.mkdir(parents=True, exist_ok=True)
+            (site / file).write_bytes(text.encode("utf-8"))
 
 
 def _difference(texts: Mapping[str, tuple[str, str]]) -> str:
