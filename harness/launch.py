@@ -10,6 +10,7 @@ from pathlib import Path
 
 from harness import masking
 from harness.environment import Environment
+from harness.environment.copies import PYTHONPATH
 from harness.errors import ScenarioError
 from harness.node import Lease
 from harness.runtimes.base import Runtime
@@ -65,6 +66,8 @@ def plan(
         ScenarioError: `env: {X: {from: Y}}` and Y is not set.
     """
     given, from_values = scenario_env(scenario, inherited)
+    if PYTHONPATH in given and PYTHONPATH in environment.env:  # else another package would be tested than the build's
+        given[PYTHONPATH] = os.pathsep.join((environment.env[PYTHONPATH], given[PYTHONPATH]))
     ours = {
         **runtime.cache_env(caches),
         **environment.env,

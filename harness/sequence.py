@@ -146,6 +146,8 @@ def _caches(own: Own) -> Iterator[Path]:
 
 def _shared(scenario: Scenario, environment: Environment) -> Path:
     name = f"{scenario.runtime}-{environment.version}-{environment.accelerator}"
+    if environment.build.kind in ("source", "commit"):  # many builds have one version
+        name += f"-{environment.content}"
     return cache_root() / "compiled" / name
 
 

@@ -1,7 +1,8 @@
 """A Build made runnable: cached, locked against a second builder, verified, sharing its content, prunable."""
 
 from harness.environment.envcache import Listed, cache_root, list_environments
-from harness.environment.providing import Environment, from_lock, in_use, provide, write_lock
+from harness.environment.model import Environment
+from harness.environment.providing import from_lock, in_use, provide, write_lock
 from harness.environment.pruning import Pruned, prune
 
 __all__ = [

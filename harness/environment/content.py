@@ -15,6 +15,16 @@ def of_recipe(recipe: Recipe) -> str:
     return _digest([recipe.requirement, recipe.accelerator, recipe.digest])
 
 
+def of_wheel(recipe: Recipe, wheel: str) -> str:
+    """Of the wheel of a commit, named by its SHA-256 where the index says that, else by the commit."""
+    return _digest([recipe.requirement, recipe.accelerator, recipe.digest, wheel])
+
+
+def of_sources(key: str, base: str) -> str:
+    """Of sources over the binaries of a release: what the sources are, and the content of the release."""
+    return _digest([key, base])
+
+
 def of_files(command: Iterable[str], roots: Iterable[Path]) -> str:
     """Of what lies somewhere: its program, and every file of the server's package.
 

@@ -1,6 +1,7 @@
 """The cache of release environments: where each one is, whether it is complete and in use, and how it goes away.
 
-CACHE/envs/NAME/                the virtual environment; its scripts name this path, so it is built in place
+CACHE/envs/NAME/                the virtual environment; its scripts name this path, so it is built in place;
+                                or site-packages/ with the sources of a commit, an overlay on another environment
 CACHE/envs/NAME/complete.json   written last: without it the folder is half built and will be built again
 CACHE/envs/.locks/NAME          exclusive while it is built or removed, shared while a run uses it; never removed
 CACHE/envs/.logs/NAME.log       all that the installer said
@@ -9,6 +10,7 @@ CACHE/uv/                       the content itself; environments are hard links 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -72,7 +74,8 @@ class Entry:
             noted: dict[str, Any] = json.loads((self.folder / _MARKER).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        return noted if noted.get("schema") == SCHEMA and self.python.exists() else None
+        runs_on = Path(noted.get("interpreter", self.python))  # of an overlay: that of its base
+        return noted if noted.get("schema") == SCHEMA and runs_on.exists() else None
 
     def touch(self) -> None:
         """Note that it was used now."""
@@ -152,6 +155,25 @@ def _wait(fd: int, entry: Entry, *, deadline: clock.Deadline, on_wait: Callable[
             on_wait(words)
             told = words
         clock.sleep(_POLL_SECONDS)
+
+
+@contextmanager
+def full_disk(cache: Path) -> Iterator[None]:
+    """What is written into the cache.
+
+    Raises:
+        NodeError: it cannot be, because the disk is full, read-only or over a quota.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            raise
+        free = shutil.disk_usage(cache).free >> 20
+        raise NodeError(
+            f"cannot write below {cache}: {error.strerror} ({free} MB free)",
+            fix="free some disk (`harness env prune`), or set HARNESS_CACHE to a folder with 4 GB",
+        ) from error
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,10 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import uv
 from packaging.version import Version
 
+from harness import clock
+from harness.build import Build
 from harness.clock import Deadline
 from harness.environment import bytecode, interpreter
 from harness.environment.envcache import Entry
@@ -44,6 +47,28 @@ class Site:
     lock_fd: int
     """Inherited by every installer process: were we killed, the lock would live as long as the last of them."""
     on_step: OnStep
+    wheel: str = ""
+    """URL of the server's wheel where it is not the package index that has it."""
+
+
+def made(site: Site, build: Build, pins: Sequence[str] | None = None) -> dict[str, Any]:
+    """Install a build, and say what its notes in the cache begin with.
+
+    Raises:
+        BuildError: a step failed; names it, with the last lines it printed and what to do.
+        NodeError: the disk is full.
+    """
+    begun = clock.now()
+    found = install(site, pins)
+    return {
+        "build": str(build),
+        "accelerator": site.recipe.accelerator,
+        "python": found.version,
+        "recipe": site.recipe.digest,
+        "created": clock.utc(),
+        "seconds": round(clock.now() - begun, 1),
+        "packages": dict(found.packages),
+    }
 
 
 def install(site: Site, pins: Sequence[str] | None = None) -> interpreter.Interpreter:
@@ -70,7 +95,8 @@ def install(site: Site, pins: Sequence[str] | None = None) -> interpreter.Interp
 def _install_argv(site: Site, pins: Sequence[str] | None) -> list[str]:
     overrides, wanted = site.entry.folder / "overrides.txt", site.entry.folder / "wanted.txt"
     overrides.write_text("".join(f"{line}\n" for line in site.recipe.overrides), encoding="utf-8")
-    wanted.write_text("".join(f"{line}\n" for line in pins or (site.recipe.requirement,)), encoding="utf-8")
+    asked = f"{site.recipe.distribution} @ {site.wheel}" if site.wheel else site.recipe.requirement
+    wanted.write_text("".join(f"{line}\n" for line in pins or (asked,)), encoding="utf-8")
     argv = [uv.find_uv_bin(), "pip", "install", "--python", str(site.entry.python), "--requirements", str(wanted)]
     argv += ["--no-deps"] if pins else ["--overrides", str(overrides)]
     return [*argv, *index_options(site.recipe)]
@@ -110,8 +136,17 @@ def _add_aliases(site: Site, found: interpreter.Interpreter) -> None:
 def _compile(site: Site, found: interpreter.Interpreter) -> None:
     folder = _site_packages(site, found)
     _share_bytecode(site, folder)
+    compile_below(site, folder, site.entry.python)
+
+
+def compile_below(site: Site, folder: Path, python: Path) -> None:
+    """Write the byte code that an interpreter will look for; what is up to date is left alone.
+
+    Raises:
+        BuildError: it took too long.
+    """
     for skipped in site.recipe.values("compile"):
-        argv = [str(site.entry.python), "-m", "compileall", "-q", "-j", "0", "-x", skipped, str(folder)]
+        argv = [str(python), "-m", "compileall", "-q", "-j", "0", "-x", skipped, str(folder)]
         # Some packages ship files that no interpreter compiles (templates, tests of syntax errors): never a failure.
         _run(site, "compile byte code", argv, allowed=(0, 1))
 
@@ -129,7 +164,7 @@ def _site_packages(site: Site, found: interpreter.Interpreter) -> Path:
 def _verify(site: Site, found: interpreter.Interpreter) -> None:
     recipe, script = site.recipe, site.entry.folder / "bin" / PROGRAM
     got = found.packages.get(recipe.distribution)
-    if got is None or Version(got).public != str(recipe.version):
+    if got is None or Version(got).public != recipe.version.public:
         raise _failed(site, "verify", f"it has {recipe.distribution} {got or 'not at all'}, not {recipe.version}", ())
     if not os.access(script, os.X_OK):
         raise _failed(site, "verify", f"{recipe.requirement} brought no program {script}", ())

@@ -2,53 +2,27 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import platform
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from packaging.version import InvalidVersion, Version
-
 from harness import clock, record
-from harness.build import Accelerator, Build
-from harness.environment import content, installer, interpreter, lockfile
-from harness.environment.envcache import Entry, cache_root
-from harness.errors import BuildError, NodeError
+from harness.build import Build
+from harness.environment import content, elsewhere, installer, lockfile, sources
+from harness.environment.envcache import Entry, cache_root, full_disk
+from harness.environment.model import Environment, Making
+from harness.errors import BuildError
 from harness.node import Node
-from harness.runtimes.vllm_recipes import DISTRIBUTIONS, MODULE, PACKAGE, PROGRAM, Recipe, recipe
+from harness.runtimes.vllm_recipes import PROGRAM, Recipe, recipe
 
 INSTALL_SECONDS = 3600.0
 _OURS = ("release", "lock")
-"""Kinds of builds that are installed into the cache."""
-_HINT = "name a build, such as --build release:0.32.0 (any release can be made) or --build venv:PATH"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Environment:
-    """Where a build is installed and how its own program is started; the harness never imports it."""
-
-    build: Build
-    version: str
-    """Version of the server's distribution, without a local part: `0.32.0`; `unknown` where it cannot be read."""
-    accelerator: Accelerator
-    command: tuple[str, ...]
-    """argv of the server's own program, up to the subcommand: (`/…/bin/vllm`,)."""
-    python: Path
-    """The interpreter that the program runs on."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    """Variables that the program needs to find itself (PYTHONPATH of a tree)."""
-    packages: Mapping[str, str] = field(default_factory=dict)
-    """Resolved version of every distribution in it."""
-    python_version: str = ""
-    """Of the interpreter: `3.11.7`."""
-    content: str = ""
-    """12 hex digits of what is in the build; its packages' versions stand apart."""
+"""Kinds of builds that a lock file re-creates."""
 
 
 def provide(
@@ -60,27 +34,38 @@ def provide(
     lock: Path | None = None,
     within: float = INSTALL_SECONDS,
 ) -> Environment:
-    """Make a build runnable: a release, locked or not, is installed once into the cache; others stay where they are.
+    """Make a build runnable.
 
-    `on_step` is told in words what goes on, and whom it waits for where another process builds the same. With `lock`, a
-    lock file, the release is made exactly as that says, beside the one resolved now. `within` is the seconds for all of
-    it, waiting for another builder included.
+    A release, locked or not, and the wheel of a commit are installed once into the cache, sources are laid there over a
+    release, and all else is looked at where it is. `on_step` is told in words what goes on, and whom it waits for where
+    another process builds the same. With `lock`, a lock file, the release is made exactly as that says, beside the one
+    resolved now. `within` is the seconds for all of it, waiting for another builder included.
 
     Raises:
         BuildError: it cannot be made or is not there; what to do.
         NodeError: the disk is full, or another process builds it for longer than `within`.
     """
-    if build.kind == "lock" and lock is None:
-        file = Path(build.ref)
-        made = provide(from_lock(file), node, cache=cache, on_step=on_step, lock=file, within=within)
-        return replace(made, build=build)
+    making = Making(node=node, cache=cache or cache_root(), deadline=clock.Deadline.after(within), on_step=on_step)
     if build.kind == "release":
-        return _release(
-            build, node, cache=cache or cache_root(), on_step=on_step, lock=lock, deadline=clock.Deadline.after(within)
-        )
+        return _release(build, making, lock)
     if lock:
         raise BuildError(f"a lock file cannot be applied to {build}", fix="it re-creates releases only")
-    return {"venv": _venv, "tree": _tree, "current": _current}[build.kind](build, node)
+    return _other(build, making)
+
+
+def _other(build: Build, making: Making) -> Environment:
+    """Of all kinds but releases."""
+    if build.kind == "lock":
+        file = Path(build.ref)
+        return replace(_release(from_lock(file), making, file), build=build)
+    if build.kind == "commit":
+        from harness.environment import commits  # noqa: PLC0415 - needs a library that an offline node may lack
+
+        return commits.provide(build, making)
+    if build.kind == "source":
+        return sources.provide(build, making, release=lambda base: _release(base, making, None))
+    found = {"venv": elsewhere.venv, "tree": elsewhere.tree, "current": elsewhere.current}
+    return found[build.kind](build, making.node)
 
 
 @contextmanager
@@ -90,11 +75,9 @@ def in_use(environment: Environment) -> Iterator[None]:
     Raises:
         BuildError: it was pruned since it was provided.
     """
-    folder = environment.python.parent.parent
-    if environment.build.kind not in _OURS:
-        yield
-        return
-    with Entry(cache=folder.parent.parent, name=folder.name).using():
+    with ExitStack() as stack:
+        for part in environment.parts:
+            stack.enter_context(part.using())
         yield
 
 
@@ -115,37 +98,20 @@ def write_lock(environment: Environment, path: Path) -> None:
 # --- releases
 
 
-def _release(
-    build: Build,
-    node: Node,
-    *,
-    cache: Path,
-    on_step: Callable[[str], None],
-    lock: Path | None,
-    deadline: clock.Deadline,
-) -> Environment:
+def _release(build: Build, making: Making, lock: Path | None) -> Environment:
     pins = _pins(build, lock) if lock else None
-    accelerator = build.accelerator or (lockfile.read(lock).build.accelerator if lock else None) or node.accelerator
+    locked = lockfile.read(lock).build.accelerator if lock else None
+    accelerator = build.accelerator or locked or making.node.accelerator
     how = recipe(build.version, accelerator)
-    entry = Entry(cache=cache, name=_name(how, pins))
+    entry = Entry(cache=making.cache, name=_name(how, pins))
     if noted := entry.read():
         return _from_cache(build, entry, noted)
-    with entry.building(deadline=deadline, on_wait=on_step) as fd:
+    with entry.building(deadline=making.deadline, on_wait=making.on_step) as fd:
         if noted := entry.read():  # made by the process that we waited for
             return _from_cache(build, entry, noted)
-        begun = clock.now()
-        site = installer.Site(entry=entry, recipe=how, deadline=deadline, lock_fd=fd, on_step=on_step)
-        with _full_disk(cache):
-            found = installer.install(site, pins)
-            noted = {
-                "build": str(replace(build, accelerator=accelerator)),
-                "accelerator": accelerator,
-                "python": found.version,
-                "recipe": how.digest,
-                "created": clock.utc(),
-                "seconds": round(clock.now() - begun, 1),
-                "packages": dict(found.packages),
-            }
+        site = installer.Site(entry=entry, recipe=how, deadline=making.deadline, lock_fd=fd, on_step=making.on_step)
+        with full_disk(making.cache):
+            noted = installer.made(site, replace(build, accelerator=accelerator), pins)
             write_lock(_from_noted(build, entry, noted), entry.folder / "packages.lock")
             entry.finish(noted)
         return _from_noted(build, entry, noted)
@@ -181,98 +147,5 @@ def _from_noted(build: Build, entry: Entry, noted: Mapping[str, Any]) -> Environ
         packages=noted["packages"],
         python_version=noted["python"],
         content=content.of_recipe(recipe(build.version, noted["accelerator"])),
+        parts=(entry,),
     )
-
-
-@contextmanager
-def _full_disk(cache: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
-            raise
-        free = shutil.disk_usage(cache).free >> 20
-        raise NodeError(
-            f"cannot write below {cache}: {error.strerror} ({free} MB free)",
-            fix="free some disk (`harness env prune`), or set HARNESS_CACHE to a folder with 4 GB",
-        ) from error
-
-
-# --- environments that others made
-
-
-def _venv(build: Build, node: Node) -> Environment:
-    root = Path(build.ref)
-    python, script = root / "bin" / "python", root / "bin" / PROGRAM
-    if not root.is_dir():
-        raise BuildError(f"{root} is not a folder", fix=f"name a virtual environment that is there, or {_HINT}")
-    if not python.exists():
-        raise BuildError(
-            f"{root} is not a virtual environment: it has no bin/python", fix="name the folder that holds bin/"
-        )
-    if not script.is_file():
-        raise BuildError(f"{root} has no bin/{PROGRAM}", fix=f"install {PROGRAM} into it, or {_HINT}")
-    interpreter.of_script(script)  # a moved environment has scripts that point to where it was
-    return _described(build, node, interpreter.inspect(python), command=(str(script),))
-
-
-def _current(build: Build, node: Node) -> Environment:
-    # Beside our own interpreter counts as current too: `.venv/bin/harness` works without activating the environment.
-    beside = Path(sys.executable).parent / PROGRAM
-    found = shutil.which(PROGRAM) or (str(beside) if beside.is_file() else None)
-    if found is None:
-        raise BuildError(f"there is no {PROGRAM} on PATH, nor beside the interpreter of harness", fix=_HINT)
-    python = interpreter.of_script(Path(found))
-    return _described(build, node, interpreter.inspect(python), command=(found,))
-
-
-def _tree(build: Build, node: Node) -> Environment:
-    folders = [Path(part) for part in build.ref.split(",")]
-    for folder in folders:
-        if not folder.is_dir():
-            raise BuildError(f"{folder} is not a folder", fix="name the folders that hold the packages")
-    python = Path(sys.executable)
-    found = interpreter.inspect(python, before=folders)
-    if not any((folder / PACKAGE / "__init__.py").is_file() for folder in (*folders, *found.paths)):
-        raise BuildError(
-            f"no folder of {build} holds a package {PACKAGE!r}", fix=f"name the folder that holds {PACKAGE}/"
-        )
-    command = (str(python), "-m", MODULE)
-    path = ":".join(map(str, folders))
-    return replace(_described(build, node, found, command=command, before=folders), env={"PYTHONPATH": path})
-
-
-def _described(
-    build: Build,
-    node: Node,
-    found: interpreter.Interpreter,
-    *,
-    command: tuple[str, ...],
-    before: Sequence[Path] = (),
-) -> Environment:
-    own = next((found.packages[name] for name in DISTRIBUTIONS if name in found.packages), "")
-    return Environment(
-        build=build,
-        version=_public(own),
-        accelerator=_accelerator(found.packages, node),
-        command=command,
-        python=found.python,
-        packages=found.packages,
-        python_version=found.version,
-        content=content.of_files(command, (*before, *found.paths)),
-    )
-
-
-def _public(version: str) -> str:
-    try:
-        return Version(version).public
-    except InvalidVersion:
-        return "unknown"
-
-
-def _accelerator(packages: Mapping[str, str], node: Node) -> Accelerator:
-    """What its torch was made for: `2.13.0+cpu` is the CPU, everything else CUDA; without one, what the node has."""
-    torch = packages.get("torch")
-    if torch is None:
-        return node.accelerator
-    return "cpu" if torch.endswith("+cpu") else "cuda"

