@@ -24,10 +24,12 @@ from harness.clock import Deadline
 from harness.environment import bytecode, interpreter
 from harness.environment.envcache import Entry
 from harness.errors import BuildError, HarnessError, NodeError
+from harness.masking import Masker
 from harness.runtimes.vllm_recipes import PROGRAM, Recipe
 
 OnStep = Callable[[str], None]
 TAIL_LINES = 15
+_WANTED = "wanted.txt"
 _TOLD = re.compile(r"(Resolved|Prepared|Installed) \d+ packages? in ")
 _NOISE = re.compile(r" *([+~-] \S+==|Downloading |Downloaded )")
 # Of uv's own variables only those that say how an index is reached; the others would silently change what is installed.
@@ -84,7 +86,11 @@ def install(site: Site, pins: Sequence[str] | None = None) -> interpreter.Interp
     if folder.exists():  # half built by a process that was killed
         site.entry.remove()
     _run(site, "make the virtual environment", [uv.find_uv_bin(), "venv", "--python", sys.executable, str(folder)])
-    _run(site, f"install {recipe.requirement}", _install_argv(site, pins))
+    try:
+        _run(site, f"install {recipe.requirement}", _install_argv(site, pins))
+    finally:
+        if site.wheel:  # its URL may hold a password
+            (folder / _WANTED).unlink(missing_ok=True)
     found = interpreter.inspect(site.entry.python)
     _add_aliases(site, found)
     _compile(site, found)
@@ -93,7 +99,7 @@ def install(site: Site, pins: Sequence[str] | None = None) -> interpreter.Interp
 
 
 def _install_argv(site: Site, pins: Sequence[str] | None) -> list[str]:
-    overrides, wanted = site.entry.folder / "overrides.txt", site.entry.folder / "wanted.txt"
+    overrides, wanted = site.entry.folder / "overrides.txt", site.entry.folder / _WANTED
     overrides.write_text("".join(f"{line}\n" for line in site.recipe.overrides), encoding="utf-8")
     asked = f"{site.recipe.distribution} @ {site.wheel}" if site.wheel else site.recipe.requirement
     wanted.write_text("".join(f"{line}\n" for line in pins or (asked,)), encoding="utf-8")
@@ -173,9 +179,10 @@ def _verify(site: Site, found: interpreter.Interpreter) -> None:
 def _run(site: Site, step: str, argv: list[str], *, allowed: tuple[int, ...] = (0,)) -> None:
     """Run one step: all output to the log, the last lines kept, the summary lines told."""
     tail: collections.deque[str] = collections.deque(maxlen=TAIL_LINES)
+    masker = Masker()
     with site.entry.log.open("a", encoding="utf-8") as log, _process(site, argv) as process:
         assert process.stdout is not None
-        for line in process.stdout:
+        for line in map(masker.text, process.stdout):
             log.write(line)
             if not _NOISE.match(line):
                 tail.append(line.rstrip())
