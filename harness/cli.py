@@ -88,7 +88,7 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     run.add_argument(
         "--build",
         default="current",
-        help="release:0.30.0, lock:FILE, venv:PATH, tree:DIR[,DIR…]; default: the server on PATH",
+        help="release:0.30.0, source:PATH@REV, commit:SHA, lock:FILE, venv:PATH, tree:DIR; default: the server on PATH",
     )
     run.add_argument(
         "--set",
