@@ -6,19 +6,23 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from repositories import Repository
+from standin_build import make_scenario
 from wheels import libraries, wheel
 
-from harness import environment
+from harness import environment, launch, sequence
 from harness.build import parse
 from harness.environment import Environment
 from harness.environment.envcache import Entry
 from harness.errors import BuildError, NodeError
 from harness.known import Edit, overlay
-from harness.node import Node
+from harness.node import Lease, Node
+from harness.runtimes import RUNTIMES
+from harness.scenario import load
 
 NODE = Node(hostname="n", cpus=2, memory_mib=1000)
 MAIN = """
@@ -218,6 +222,28 @@ def test_native_files_that_changed_are_told(repo: Repository, cache: Path) -> No
     assert f"{repo.folder} has no tag v0.32.0, so whether native files changed since then is not known" in told
 
 
+def test_a_scenario_cannot_hide_the_sources(repo: Repository, cache: Path, tmp_path: Path) -> None:
+    made = provide(f"source:{repo.folder}@first")
+    (tmp_path / "mine" / "vllm").mkdir(parents=True)
+    asked = load(make_scenario(tmp_path, []))
+    asked = replace(asked, env={"PYTHONPATH": str(tmp_path / "mine")})
+    planned = launch.plan(
+        asked, runtime=RUNTIMES["vllm"], environment=made, lease=Lease(gpus=()), inherited={"PYTHONPATH": "/theirs"},
+        caches=tmp_path, port=1, name="n",
+    )  # fmt: skip
+    assert planned.env["PYTHONPATH"] == f"{site(made)}:{tmp_path / 'mine'}"
+    assert said(replace(made, env=planned.env))[0] == "first"
+
+
+def test_what_is_compiled_of_one_commit_is_not_taken_for_another(repo: Repository, cache: Path, tmp_path: Path) -> None:
+    asked = load(make_scenario(tmp_path, []))
+    repo.commit({"vllm/words.py": "SAID = 'second'\n"})
+    builds = ["0.31.0", f"source:{repo.folder}@first", f"source:{repo.folder}@main"]
+    places = [sequence._shared(asked, provide(word)) for word in builds]
+    assert len(set(places)) == 3
+    assert places[0].name == "vllm-0.31.0-cpu"
+
+
 # --- the base
 
 
@@ -302,10 +328,12 @@ def test_a_half_built_overlay_is_built_again(repo: Repository, cache: Path) -> N
 
 KILLED = """
 import os, sys
-from harness import environment
+from harness import environment, launch, sequence
 from harness.build import parse
 from harness.environment import installer
-from harness.node import Node
+from harness.node import Lease, Node
+from harness.runtimes import RUNTIMES
+from harness.scenario import load
 installer.compile_below = lambda *_: os.kill(os.getpid(), 9)
 environment.provide(parse(sys.argv[1]), Node(hostname="n", cpus=2, memory_mib=1))
 """
