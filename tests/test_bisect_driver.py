@@ -250,6 +250,19 @@ def test_coarse_first_then_what_lies_between_the_two_found(search):
     assert told.range == tuple(f"release:0.{at}.0" for at in range(20, 31))
 
 
+def test_where_the_finer_line_began_after_the_change_the_coarse_answer_stays(search):
+    """The merge base of the two releases shows it already: it was repaired on the branch of the good one alone."""
+    history = History(12, [Bug(CHASED, 5, 11)])
+
+    def finer(before, after):
+        return Range(builds=(before, history.builds[6], after), merge_base=history.builds[5])
+
+    told = search(history)(0, 4, 8, 11, finer=finer)
+    assert (told.ending, told.culprits) == ("found", ("release:0.8.0",))
+    (note,) = told.notes
+    assert note.startswith("release:0.5.0, from which release:0.4.0 branched off, already shows it")
+
+
 def test_the_record_and_its_reports_say_it_all(search, tmp_path):
     told = search(History(8, [Bug(CHASED, 3, 7)]))()
     (folder,) = (tmp_path / "out").glob("bisect-*")

@@ -8,6 +8,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from harness import node
+from harness.bisect import sources
 from harness.bisect.ranges import Range
 from harness.build import Build, parse
 from harness.errors import UsageError
@@ -87,15 +88,21 @@ def between(ends: Ends, *, repo: Path | None) -> Range:
     """
     kinds = {ends.good.kind, ends.bad.kind}
     if kinds == {"release"}:
-        return _releases(ends)
-    del repo
+        return _releases(ends, repo)
+    if kinds == {"source"}:
+        return sources.of_one_repository(ends.older, ends.newer)
+    if kinds == {"commit"}:
+        if repo is None:
+            raise UsageError("commits have no order without their repository", fix="name a clone of it with --repo")
+        return sources.of_wheels(ends.older, ends.newer, repo)
     raise UsageError(
         f"between {ends.good} and {ends.bad} there is no order that harness knows",
         fix="write the builds into a file, oldest first, and name it with --builds",
     )
 
 
-def _releases(ends: Ends) -> Range:
+def _releases(ends: Ends, repo: Path | None) -> Range:
+    """Releases, then what led from one to the next: its candidates, and the commits where a repository is named."""
     from harness.bisect import releases  # noqa: PLC0415 - needs a library that an offline node may lack
 
     accelerators = {end.accelerator for end in (ends.good, ends.bad)}
@@ -109,15 +116,25 @@ def _releases(ends: Ends) -> Range:
         return replace(parse(str(version)), accelerator=ends.older.accelerator)
 
     def finer(before: Build, after: Build) -> Range | None:
+        if before.kind != "release" or after.kind != "release":
+            return None
         between = releases.pre_releases(before.version, after.version, known)
-        return Range(builds=(before, *map(build, between), after)) if between else None
+        if between:
+            return Range(builds=(before, *map(build, between), after), finer=commits_between, log=log)
+        return commits_between(before, after)
+
+    def commits_between(before: Build, after: Build) -> Range | None:
+        return sources.of_releases(before, after, repo) if repo else None
+
+    def log(before: Build, after: Build) -> str:
+        return COMPARED.format(before=before.version, after=after.version)
 
     return Range(
         builds=tuple(map(build, found.versions)),
         notes=found.notes,
         merge_base=build(found.branch_point) if found.branch_point else None,
         finer=finer,
-        log=lambda before, after: COMPARED.format(before=before.version, after=after.version),
+        log=log,
     )
 
 

@@ -98,20 +98,28 @@ class Driver:
         older, newer = builds.builds[0], builds.builds[-1]
         chased = self._chase(older if self._bench.fix else newer)
         self._verify_good(newer if self._bench.fix else older, chased)
-        builds = self._from_merge_base(builds, chased)
-        while True:
+        finer: Range | None = self._from_merge_base(builds, chased)
+        while finer:
+            builds = finer
             self._begin(builds)
             self._update(range=tuple(map(str, builds.builds)), predicted=self._forecast(builds))
             self._say(self.told.predicted)
             found = self._search(builds, chased, workers)
-            before, first = builds.builds[found.first - 1], builds.builds[found.last]
-            finer = builds.finer(before, first) if builds.finer and found.single else None
-            if finer is None:
-                break
-            builds = finer
+            finer = self._finer(builds, found, chased)
         if self._wish.confidence is None:
-            self._confirm(before, first, chased, workers)
+            self._confirm(builds.builds[found.first - 1], builds.builds[found.last], chased, workers)
         self._answer(builds, found)
+
+    def _finer(self, builds: Range, found: Answer, chased: Chased) -> Range | None:
+        """What lies between the two that were found; None where nothing does, or the change came on another line."""
+        if builds.finer is None or not found.single:
+            return None
+        finer = builds.finer(builds.builds[found.first - 1], builds.builds[found.last])
+        try:
+            return finer and self._from_merge_base(finer, chased)
+        except Unfit as error:
+            self._update(notes=(*self.told.notes, error.sentence))
+            return None
 
     def _begin(self, builds: Range) -> None:
         """Search these builds from now on."""
