@@ -102,6 +102,11 @@ class Conduct:
         self.memory: dict[str, Footprint] = {}
 
     @property
+    def name(self) -> str:
+        """Of this launch, where the scenario has several."""
+        return self._assigned.name
+
+    @property
     def timeline(self) -> Timeline:
         with self._lock:
             return self._builder.timeline()

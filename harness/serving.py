@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from harness import clock, launch, node
-from harness.checks.base import CheckResult
+from harness.checks.base import AfterStop, CheckResult
 from harness.conduct import Assignment, Conduct, Finding, Half, Work
 from harness.environment import Environment
-from harness.errors import HarnessError, Interrupted
+from harness.errors import Interrupted
 from harness.events import Event, OnEvent
 from harness.masking import Masker
 from harness.node import Lease
@@ -154,12 +154,13 @@ class Serving:
         try:
             finding = conduct.follow(server)
         except (Interrupted, KeyboardInterrupt) as error:
-            recorder.update(**_facts(conduct, earlier, shown))
+            recorder.update(**_facts(conduct, earlier, shown, broken_off=_words(error)))
             recorder.interrupt(error)  # first the record, then the teardown: a CI agent kills after ten seconds
             recorder.finish(teardown=server.stop(within=self._grace))
             raise
-        except HarnessError:
-            recorder.update(**_facts(conduct, earlier, shown), teardown=server.stop())
+        except BaseException as error:
+            # A bug of ours too: without these facts its report would blame what passed before it.
+            recorder.update(**_facts(conduct, earlier, shown, broken_off=_words(error)), teardown=server.stop())
             raise
         lifetime = clock.now() - server.started
         conduct.stopping(lifetime)
@@ -178,12 +179,15 @@ class Serving:
         return teardown
 
 
-def _facts(conduct: Conduct, earlier: tuple[CheckResult, ...], shown: Mapping[str, bool]) -> dict[str, Any]:
+def _facts(
+    conduct: Conduct, earlier: tuple[CheckResult, ...], shown: Mapping[str, bool], broken_off: str = ""
+) -> dict[str, Any]:
     """What this server adds to the record, beside what the servers before it left there.
 
     A word of the subject may be shown by a check that ends only here: what it says is of the first server too.
+    `broken_off` says why its checks came to no end; what they had left for later is then judged by nobody.
     """
-    checks = (*earlier, *conduct.checks)
+    checks = (*earlier, *conduct.checks, *(_not_judged(conduct, broken_off) if broken_off else ()))
     by_answers = {word for check in checks for word in check.shows}
     words = {**shown, **conduct.subject}
     return {
@@ -192,6 +196,19 @@ def _facts(conduct: Conduct, earlier: tuple[CheckResult, ...], shown: Mapping[st
         "subject": {word: on or shown.get(word, False) or word in by_answers for word, on in words.items()},
         "checks": checks,
     }
+
+
+def _not_judged(conduct: Conduct, why: str) -> Iterator[CheckResult]:
+    """Without a result, a check that waits for the stop would stand in the report as the one that was broken off."""
+    for name, half in conduct.halves.items():
+        if isinstance(half.rest, AfterStop):
+            yield CheckResult(
+                name=name, outcome="not_tested", message=f"not judged: {why}", launch=conduct.name, asking=half.asking
+            )
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 def _held(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:

@@ -119,7 +119,9 @@ def test_a_model_that_is_too_short():
     assert run(TableModel(longest=None)).outcome == "pass"
 
 
-@pytest.mark.parametrize("params", [{"batch": 1}, {"prompt_tokens": 7}, {"tolerance_alone": -0.1}, {"repeat": 2}])
+@pytest.mark.parametrize(
+    "params", [{"batch": 1}, {"batch": 99_999_999_999}, {"prompt_tokens": 7}, {"tolerance_alone": -0.1}, {"repeat": 2}]
+)
 def test_bad_parameters_are_refused(params):
     with pytest.raises(ValueError, match="validation error"):
         DeterminismParams(**params)

@@ -64,6 +64,14 @@ def test_what_does_not_fit_is_named_and_a_scenario_without_reuse_is_invalid():
     assert error.value.fix == "raise `max-model-len` in `serve` to 21 (at least 13)"
 
 
+def test_whether_prompts_fit_is_asked_before_they_are_made():
+    with pytest.raises(ScenarioError, match="no prompt fits that could reuse a cache block") as error:
+        plan(TEXT, block=10**20, tokens=4, longest=4096)
+    assert (
+        error.value.fix == "raise `max-model-len` in `serve` to 200000000000000000005 (at least 100000000000000000005)"
+    )
+
+
 def test_healthy():
     model = TableModel(details=True)
     result = run(model)
@@ -183,7 +191,9 @@ def test_a_server_without_the_counter():
     assert (result.outcome, result.message) == ("fail", f"the server has no counter {COUNTERS.prefix_hits}")
 
 
-@pytest.mark.parametrize("params", [{"max_tokens": 0}, {"tolerance": -1.0}, {"block_tokens": 0}, {"salt": "x"}])
+@pytest.mark.parametrize(
+    "params", [{"max_tokens": 0}, {"tolerance": -1.0}, {"block_tokens": 0}, {"block_tokens": 10**20}, {"salt": "x"}]
+)
 def test_bad_parameters_are_refused(params):
     with pytest.raises(ValueError, match="validation error"):
         PrefixCacheParams(**params)

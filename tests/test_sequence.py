@@ -67,9 +67,12 @@ class Asking(Comparing):
 class Warms(Comparing):
     params = Params
 
+    def __init__(self, name="warmup"):
+        self.name = name
+
     def run(self, context):
         message = f"ready {context.ready > 0}, cold {context.cold is not None}, in {context.log.parent.name}"
-        return CheckResult(name="warmup", outcome="pass", message=message)
+        return CheckResult(name=self.name, outcome="pass", message=message)
 
 
 class Fails(Warms):
@@ -295,3 +298,69 @@ def test_an_interruption_of_the_warm_start_keeps_what_the_cold_one_showed(go, tm
         "startup[cold]": "pass", "warmup[cold]": "pass", "startup[warm]": "pass", "warmup[warm]": "error",
     }  # fmt: skip
     assert not list((cache_root() / "compiled-runs").glob("*.lock")), "the caches of the cold start are removed"
+
+
+class Breaks(Warms):
+    """A bug of ours."""
+
+    def run(self, context):
+        raise ZeroDivisionError("in a check")
+
+
+class BreaksThere(Comparing):
+    def run(self, context):
+        def ask(second):
+            raise ZeroDivisionError("in the second half of a check")
+
+        return Unfinished(against=context.params.against, ask=ask, finish=lambda _: None)
+
+
+class BreaksAfterwards(Comparing):
+    params = Params
+
+    def run(self, context):
+        def finish(done):
+            raise ZeroDivisionError("in the judgement")
+
+        return AfterStop(finish=finish)
+
+
+AGAINST = f"against: {steps([['say', 'b'], *HEALTHY])}"
+
+
+@pytest.mark.parametrize(
+    ("checks", "asked", "kinds"),
+    [
+        (
+            {"warmup": Warms(), "after": Afterwards("after"), "breaks": Breaks("breaks"), "more": Warms("more")},
+            "warmup: {}, after: {}, breaks: {}, more: {}",
+            {"startup": "pass", "warmup": "pass", "after": "skipped", "breaks": "error", "more": "skipped"},
+        ),
+        (
+            {"warmup": Warms(), "after": Afterwards("after"), "breaks": BreaksThere("breaks")},
+            f"warmup: {{}}, after: {{}}, breaks: {{{AGAINST}}}",
+            {"startup": "pass", "warmup": "pass", "after": "skipped", "startup[env.STANDIN_STEPS set]": "pass",
+             "breaks": "error"},
+        ),
+        (
+            {"warmup": Warms(), "after": Afterwards("after"), "breaks": BreaksAfterwards("breaks"),
+             "compare": Comparing()},
+            f"warmup: {{}}, after: {{}}, breaks: {{}}, compare: {{{AGAINST}}}",
+            {"startup": "pass", "warmup": "pass", "after": "pass", "breaks": "error",
+             "startup[env.STANDIN_STEPS set]": "pass", "compare": "pass"},
+        ),
+    ],
+    ids=["a check", "the second half of a check", "a judgement after the stop"],
+)  # fmt: skip
+def test_a_bug_of_ours_leaves_what_was_known_and_blames_what_it_was_in(go, tmp_path, checks, asked, kinds):
+    with pytest.raises(ZeroDivisionError):
+        go(checks, f"checks: {{{asked}}}")
+    (folder,) = (tmp_path / "reports").iterdir()
+    done = load(folder)
+    assert (done.state, done.verdict, done.blame) == ("finished", "ERROR", "harness")
+    assert done.reason.startswith("unexpected ZeroDivisionError: in ")
+    assert {case.name: case.kind for case in cases(done)} == kinds
+    assert [case.name for case in cases(done) if case.place] == ["breaks"]
+    assert done.checks[0].outcome == "pass"
+    assert all(each.teardown is not None and each.teardown.survivors == () for each in done.launches)
+    assert all(each.timeline.ready is not None for each in done.launches)

@@ -17,6 +17,12 @@ if TYPE_CHECKING:  # records and scenarios need these types, but no HTTP
     from harness.runtimes.base import CounterNames
 
 
+MOST_TOKENS = 1 << 24
+"""Of one prompt or answer that a scenario may ask for: above the context of every model (10 million in 2026)."""
+MOST_AT_ONCE = 4096
+"""Requests that are under way together: each is a thread of ours."""
+
+
 def kebab(name: str) -> str:
     return name.replace("_", "-")
 

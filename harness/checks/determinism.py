@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import Field
 
 from harness.checks import greedy
-from harness.checks.base import CheckContext, CheckResult, Params
+from harness.checks.base import MOST_AT_ONCE, MOST_TOKENS, CheckContext, CheckResult, Params
 from harness.checks.greedy import Text, Tokens
 from harness.checks.outputs import Comparison, Pair, Tolerance
 from harness.client.answers import Generated
@@ -24,9 +24,9 @@ NAME = "determinism"
 
 
 class DeterminismParams(Params):
-    batch: Annotated[int, Field(ge=2)] = 8
+    batch: Annotated[int, Field(ge=2, le=MOST_AT_ONCE)] = 8
     """Prompts in the batch, the one under test included."""
-    prompt_tokens: Annotated[int, Field(ge=8)] = 64
+    prompt_tokens: Annotated[int, Field(ge=8, le=MOST_TOKENS)] = 64
     """Of the one under test; the others have between a half and one and a half of it."""
     max_tokens: Annotated[int, Field(ge=1)] = 32
     """Tokens that each answer has."""
@@ -59,7 +59,7 @@ class Determinism:
 
 
 def _fits(params: DeterminismParams, longest: int | None) -> None:
-    needed = max(params.prompt_tokens, *params.others()) + params.max_tokens
+    needed = params.others()[-1] + params.max_tokens  # the last of them is the longest prompt
     if longest is not None and needed > longest:
         raise ScenarioError(
             f"the prompts of `determinism` and an answer have up to {needed} tokens, the model takes {longest}",

@@ -23,7 +23,7 @@ from pydantic import Field
 
 from harness import clock
 from harness.checks import greedy
-from harness.checks.base import CheckContext, CheckResult, Measurement, Params, measured
+from harness.checks.base import MOST_AT_ONCE, CheckContext, CheckResult, Measurement, Params, measured
 from harness.checks.greedy import Tokens
 from harness.client.answers import BadAnswer, Completion, RequestFailed
 from harness.errors import ScenarioError
@@ -38,7 +38,7 @@ SHORTEST = 8
 
 
 class LoadParams(Params):
-    concurrency: Annotated[int, Field(ge=1, le=4096)] = 8
+    concurrency: Annotated[int, Field(ge=1, le=MOST_AT_ONCE)] = 8
     """Requests that are under way at any moment."""
     duration: Duration = 2.0
     """How long new requests are begun; those under way are waited for."""

@@ -28,7 +28,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from harness.checks import counters, greedy
-from harness.checks.base import CheckContext, CheckResult, Measurement, Params
+from harness.checks.base import MOST_TOKENS, CheckContext, CheckResult, Measurement, Params
 from harness.checks.counters import NotCounted
 from harness.checks.greedy import Text, Tokens
 from harness.checks.outputs import Comparison, Pair, Tolerance
@@ -36,7 +36,8 @@ from harness.client.answers import Generated
 from harness.errors import ScenarioError
 
 NAME = "prefix_cache"
-NAMES = ("block - 1", "block", "block + 1", "2 blocks", "shared prefix")
+SHARED = "shared prefix"
+NAMES = ("block - 1", "block", "block + 1", "2 blocks", SHARED)
 
 
 class PrefixCacheParams(Params):
@@ -50,7 +51,7 @@ class PrefixCacheParams(Params):
     Greedy tokens are likely ones, so noise moves them little: by 0 on a CPU, and by 0.85 at most where a whole text was
     scored with an fp8 cache.
     """
-    block_tokens: Annotated[int, Field(ge=1)] | None = None
+    block_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] | None = None
     """Tokens of one block of the cache, all ranks that share a context together; null: as the server says."""
 
 
@@ -116,18 +117,20 @@ def plan(text: Text, *, block: int, tokens: int, longest: int | None) -> Plan:
         ScenarioError: none fits that could reuse a block.
     """
     room = math.inf if longest is None else longest - tokens
-    lengths = (block - 1, block, block + 1, 2 * block)
-    repeated = [_repeated(text, *case, block) for case in zip(NAMES, lengths, strict=False) if case[1]]
     # Two blocks: with a drafter that looks ahead (EAGLE) the last block that matches is computed again.
-    wanted = (*repeated, _shared(text, block, blocks=2 if 2 * block + 1 <= room else 1))
-    fitting = tuple(case for case in wanted if len(case.prompt) <= room)
-    if not any(case.reusable for case in fitting):
+    shared = block * (2 if 2 * block + 1 <= room else 1)
+    lengths = dict(zip(NAMES, (block - 1, block, block + 1, 2 * block, shared + 1), strict=True))
+    fitting = [name for name, length in lengths.items() if 0 < length <= room]
+    if not any(lengths[name] > block for name in fitting):
         raise ScenarioError(
             f"no prompt fits that could reuse a cache block: a block has {block} tokens, an answer {tokens}, "
             f"and the model takes {longest} in all",
             fix=f"raise `max-model-len` in `serve` to {2 * block + 1 + tokens} (at least {block + 1 + tokens})",
         )
-    return Plan(cases=fitting, too_long=tuple(case.name for case in wanted if case not in fitting))
+    cases = (
+        _shared(text, shared) if name == SHARED else _repeated(text, name, lengths[name], block) for name in fitting
+    )
+    return Plan(cases=tuple(cases), too_long=tuple(name for name, length in lengths.items() if length > room))
 
 
 def _repeated(text: Text, name: str, length: int, block: int) -> Case:
@@ -135,14 +138,13 @@ def _repeated(text: Text, name: str, length: int, block: int) -> Case:
     return Case(name=name, prompt=text.prompt(length, start=_start(text, name)), reusable=reusable)
 
 
-def _shared(text: Text, block: int, *, blocks: int) -> Case:
+def _shared(text: Text, size: int) -> Case:
     """Tails of one token: the less is computed after cached blocks, the more an answer hangs on them."""
-    size, name = block * blocks, "shared prefix"
-    filler = text.prompt(size + 1, start=_start(text, name))
+    filler = text.prompt(size + 1, start=_start(text, SHARED))
     # A common token (a space, a comma, an article) can be followed by anything: what, the prefix decides.
     common = (token for token, _ in Counter(text.tokens).most_common())
     other = next(token for token in common if token != filler[size])
-    return Case(name=name, prompt=(*filler[:size], other), filler=filler, reusable=size)
+    return Case(name=SHARED, prompt=(*filler[:size], other), filler=filler, reusable=size)
 
 
 def _start(text: Text, name: str) -> int:

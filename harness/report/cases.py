@@ -109,7 +109,11 @@ def _place(run: Run) -> str | None:
     results = _results(run)
     if failed := next((name for name, check in results.items() if check.outcome == "fail"), None):
         return failed
-    return next((name for name in _expected(run) if name not in results and not _is_startup(name)), REST)
+    # Of the server that the record speaks of first: what is judged after the stop of all stands before a second one.
+    order = _expected(run)
+    begun = order.index(launches.startup(run.launch)) if launches.startup(run.launch) in order else 0
+    unsaid = (name for name in (*order[begun:], *order) if name not in results and not _is_startup(name))
+    return next(unsaid, REST)
 
 
 def _startup(run: Run, name: str, launched: Launched | None, *, place: str | None) -> Case:
