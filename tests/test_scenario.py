@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -240,6 +241,100 @@ def test_flags_and_their_values(refused, flags, message):
 )
 def test_what_every_scenario_has(refused, text, message):
     assert refused(text) == [f"s.yaml:{message}"]
+
+
+FULL = yaml.safe_load("""
+schema: 1
+name: s
+description: d
+refs: [vllm#1]
+runtime: vllm
+model: m
+revision: r
+serve: {tensor-parallel-size: 1, flag: {a: [1]}, more: {repeat: [a, b]}}
+env: {X: y, Z: {from: W}}
+needs: {gpus: 1, gpu-memory-gib: 1.5, nodes: 1}
+budgets: {startup: 1h, silence: 10m}
+subject: [spec_decode]
+starts: [cold, warm]
+expect: {signature: "0123456789ab"}
+when: [{builds: "<0.29.0", serve: {flag: null}, env: {X: null}}]
+checks:
+  warmup: {requests: 2, max-first-request: {default: 1s, h200: 2s}, max-tokens: 4, max-warm-ratio: 2}
+  perplexity: {corpus: smoke_en, max: 9}
+  prefix_cache: {block-tokens: 8}
+  spec_decode: {min-acceptance-length: 1.5, against: no speculation}
+  same_output: {against: {serve: {flag: null}, env: {X: other, Z: null}, build: "release:0.31.0"}, prompts: [a]}
+  chat: {markers: [a]}
+variants:
+  small: {serve: {flag: {replace: {b: 2}}}, checks: {warmup: null}}
+""")
+ODD = [None, True, 0, 1.5, 10**30, "", "=", "x", [], {}, [[]], [{}], [None], [["warm"]], {"replace": None},
+       {"replace": {"a": 1}}, {"repeat": None}, {"replace": None, "serve": {}}, {"x": None}, {"": ""}]  # fmt: skip
+
+
+def _places(value, path=()):
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    yield path
+    for key, each in inner:
+        yield from _places(each, (*path, key))
+
+
+def _changed(value, path, odd):
+    if not path:
+        return odd
+    changed = value.copy()
+    changed[path[0]] = _changed(value[path[0]], path[1:], odd)
+    return changed
+
+
+@pytest.mark.parametrize("path", list(_places(FULL)), ids=lambda path: ".".join(map(str, path)) or "file")
+def test_whatever_stands_anywhere_is_read_or_refused_at_its_place(tmp_path, path):
+    scenario_of(tmp_path, FULL)
+    for odd in ODD:
+        for line in _said(tmp_path, _changed(FULL, path, odd)):
+            assert re.match(r"\S+s\.yaml:\d+:\d+: \S", line), line
+
+
+def _said(folder, tree):
+    try:
+        scenario_of(folder, tree)
+    except ScenarioError as error:
+        return error.what.splitlines()
+    return []
+
+
+def scenario_of(folder, tree):
+    """Of a tree, with all its variants; JSON is YAML, and every value of it has a place."""
+    file = folder / "s.yaml"
+    file.write_text(json.dumps(tree, indent=1))
+    return scenario.load_file(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (HEAD + "starts: [cold, [warm]]", "s.yaml:5:16: `starts[1]` must be cold or warm, not a list"),
+        (HEAD + "starts: [[]]", "s.yaml:5:10: `starts[0]` must be cold or warm, not a list"),
+        (HEAD + "starts: [{}]", "s.yaml:5:10: `starts[0]` must be cold or warm, not a mapping"),
+        (
+            HEAD + "variants: {b: {replace: null}}",
+            "s.yaml:5:16: `variants.b.replace` stands inside a key such as `serve`: a scenario is not replaced whole",
+        ),
+        (
+            HEAD + "repeat: []",
+            "s.yaml:5:1: `repeat` stands inside a key such as `serve`: a scenario is not replaced whole",
+        ),
+    ],
+)
+def test_shapes_that_nobody_would_write_on_purpose(refused, text, message):
+    assert refused(text) == [message]
+
+
+def test_a_file_that_is_only_a_replacement(refused):
+    for text in ("replace: null", "replace: {schema: 1, name: s, model: m}"):
+        words = "`replace` stands inside a key such as `serve`: a scenario is not replaced whole"
+        assert f"s.yaml:1:1: {words}" in refused(text)
 
 
 def test_all_errors_of_a_file_at_once_in_its_order(refused):
@@ -541,6 +636,7 @@ def test_sets_come_after_the_variant_and_in_order(load):
         ("model.x=1", "--set model.x=1: `model` must be text, not a mapping"),
         ("serve.zz=null", "--set serve.zz=null: there is no `serve.zz` to remove"),
         ("name=x", "--set name=x: `name` cannot be changed"),
+        ("replace=null", "--set replace=null: a scenario is not replaced whole"),
         ("serve.a=[1", "--set serve.a=[1: did not find expected ',' or ']', while parsing a flow sequence"),
         ("serve.a={b: 1, b: 2}", "--set serve.a={b: 1, b: 2}: `b` stands twice"),
         ("needs.gpus=2", "--set needs.gpus=2: `needs.gpus` is 2, but `serve` has no parallel size, which makes 1"),

@@ -13,6 +13,8 @@ from harness.scenario.yaml_source import Mark, Node, Problem
 
 FIXED = ("schema", "name", "variants")
 """What a variant or `--set` cannot change: the name of a history, and the format."""
+INNER = ("replace", "repeat")
+"""Words about one mapping inside a scenario; a scenario itself is never replaced whole."""
 
 
 def shape(root: Node) -> Iterator[Problem]:
@@ -20,6 +22,7 @@ def shape(root: Node) -> Iterator[Problem]:
     if not isinstance(root.value, dict):
         yield Problem.at(root.mark, f"a scenario is a mapping, not {problems.described(root)}")
         return
+    yield from _whole(root, "")
     variants = root.child("variants")
     if variants is None:
         return
@@ -33,8 +36,15 @@ def shape(root: Node) -> Iterator[Problem]:
             hint = "; write {} for an empty one" if node.value is None else ""
             yield Problem.at(node.mark, f"`variants.{name}` must be a mapping, not {problems.described(node)}{hint}")
             continue
+        yield from _whole(node, f"variants.{name}.")
         for key in set(node.value) & set(FIXED):
             yield Problem.at(node.keys[key], f"`variants.{name}.{key}`: a variant cannot change `{key}`")
+
+
+def _whole(node: Node, where: str) -> Iterator[Problem]:
+    for key in set(node.value) & set(INNER) if isinstance(node.value, dict) else ():
+        words = "stands inside a key such as `serve`: a scenario is not replaced whole"
+        yield Problem.at(node.keys[key], f"`{where}{key}` {words}")
 
 
 def variant_names(root: Node) -> tuple[str, ...]:
@@ -45,12 +55,12 @@ def variant_names(root: Node) -> tuple[str, ...]:
 
 def variant_root(root: Node, variant: str | None) -> Node:
     """The base without `variants`, with one of them merged in."""
-    base = _no_null_entries(settled(_without(root, ("variants",)), nulls=True))
+    base = _no_null_entries(settled(_without(root, ("variants", *INNER)), nulls=True))
     if variant is None:
         return base
     variants = root.child("variants")
     overlay = variants.child(variant) if variants else None
-    return merge(base, _without(overlay, FIXED)) if overlay else base
+    return merge(base, _without(overlay, (*FIXED, *INNER))) if overlay else base
 
 
 def _without(node: Node, keys: Iterable[str]) -> Node:
@@ -103,6 +113,9 @@ def set_overlay(words: str) -> Node:
         )
     if keys[0] in FIXED:
         raise ScenarioError(f"--set {words}: `{keys[0]}` cannot be changed", fix="copy the file, or write a variant")
+    if keys[0] in INNER:
+        fix = f"name the key whose content it is: --set serve.{path}=…"
+        raise ScenarioError(f"--set {words}: a scenario is not replaced whole", fix=fix)
     mark = Mark(f"--set {words}")
     document = yaml_source.parse(text, mark.source, lines=False)
     problems.refuse(document.problems)

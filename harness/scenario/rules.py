@@ -139,7 +139,7 @@ def _check_keys(root: Node, registry: Registry) -> Iterator[Problem]:
 def _starts(root: Node) -> Iterator[Problem]:
     node = root.child("starts")
     given = [item.value for item in _items(node)]
-    if node and set(given) <= {"cold", "warm"} and given not in ([], ["cold"], ["cold", "warm"]):
+    if node and all(word in ("cold", "warm") for word in given) and given not in ([], ["cold"], ["cold", "warm"]):
         yield Problem.at(node.mark, "`starts` is [cold] or [cold, warm]: a warm start needs the caches of a cold one")
 
 
@@ -151,7 +151,7 @@ def _limits_of_starts(root: Node) -> Iterator[Problem]:
     given = [item.value for item in _items(root.child("starts"))]
     for (check, key), needed in NEEDS_STARTS.items():
         node = _mapping(_mapping(root.child("checks"), root).child(check), root).child(key)
-        if node and node.value is not None and not set(needed) <= set(given):
+        if node and node.value is not None and not all(word in given for word in needed):
             yield Problem.at(node.mark, f"`checks.{check}.{key}` needs `starts: [{', '.join(needed)}]`")
 
 
