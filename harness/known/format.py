@@ -130,7 +130,7 @@ def _step(step: Node, where: str, registry: Registry) -> Iterator[Problem]:
         for words in registry.runtimes.values():
             yield from rules.flags(serve, f"{where}.serve", words)
     removes = step.child("removes")
-    if overrides and removes and not {word for item in _items(removes) if (word := item.value)} - {NOTHING}:
+    if overrides and removes and not any(item.value not in (None, "", NOTHING) for item in _items(removes)):
         yield Problem.at(removes.mark, f"`{where}.removes`: overrides always take something away; say what")
     if edit and (old := edit.child("replace")) and (new := edit.child("with")) and old.value == new.value:
         yield Problem.at(new.mark, f"`{where}.edit.with` is what was there before")
