@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them in scenario files: `4h`, `1h30m`, `500ms`, `64MiB`.
+"""Durations, sizes and names of variables as people write them in scenario files: `4h`, `1h30m`, `500ms`, `64MiB`.
 
 A bare number is refused: nobody can see whether `30` means seconds or minutes.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 # In thousandths of a second, so that sums are exact. Descending, as durations are written: `1h30m`, never `30m1h`.
@@ -29,6 +29,11 @@ LONGEST = 30 * 86_400.0
 
 DURATION_PATTERN = r"^(\d+(\.\d+)?(ms|d|h|m|s))+$"
 """For editors; `parse_duration` is stricter."""
+
+
+ENV_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
+EnvName = Annotated[str, Field(pattern=ENV_PATTERN)]
+"""Name of a variable of a process's environment."""
 
 
 class UnitError(ValueError):

@@ -153,7 +153,7 @@ def test_none_where_there_is_no_file(tmp_path, monkeypatch):
         ('builds: ">=0.29.0,<0.30.0"', "builds: 0.29.0", '5:13: `known[0].builds`: "0.29.0" is not a range'),
         ("AssertionError: declares * states, but copies * (validate)", "*", '3:16: `known[0].signature[0]`: "*" would'),
         ("removes: prefix_cache", "removes: nothing", "10:18: `known[0].workaround[0].removes`: overrides always take"),
-        ("removes: prefix_cache", "removes: [[a]]", "10:19: `known[0].workaround[0].removes[0]` must be text, not a list"),
+        ("removes: prefix_cache", "removes: [[a]]", "10:19: `known[0].workaround[0].removes[0]` must be text"),
         ("        removes: nothing\n", "", "`removes` is missing in `known[0].workaround[1]`"),
         ("serve: {enable-prefix-caching: false}", "serve: {}", "9:9: `known[0].workaround[0]` changes nothing"),
         ("enable-prefix-caching: false", "enable_prefix_caching: false", "did you mean `enable-prefix-caching`?"),

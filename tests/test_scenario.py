@@ -331,6 +331,22 @@ def test_shapes_that_nobody_would_write_on_purpose(refused, text, message):
     assert refused(text) == [message]
 
 
+@pytest.mark.parametrize("name", ['""', "A=B", "A-B", "1A"])
+@pytest.mark.parametrize("holders", ["env", "checks same_output against env", "checks spec_decode against env"])
+def test_names_of_variables_are_judged_alike_wherever_they_are_set(tmp_path, holders, name):
+    words = holders.split()
+    line = ": {".join([*words, name])
+    file = tmp_path / "s.yaml"
+    file.write_text(f"{HEAD}{line}: x{'}' * len(words)}\n")
+    with pytest.raises(ScenarioError) as caught:
+        scenario.load(file)
+    where = ".".join([*words, name.strip('"')])
+    assert caught.value.what == (
+        f"{file}:5:{len(line) - len(name) + 1}: `{where}` is no good name: the name of a variable holds only letters, "
+        'digits and "_", and begins with no digit'
+    )
+
+
 def test_a_file_that_is_only_a_replacement(refused):
     for text in ("replace: null", "replace: {schema: 1, name: s, model: m}"):
         words = "`replace` stands inside a key such as `serve`: a scenario is not replaced whole"
@@ -952,6 +968,8 @@ def test_the_json_schema_accepts(validator, more):
         {"schema": 2},
         {"name": "a b"},
         {"serve": {"port": 1}},
+        {"checks": {"same_output": {"against": {"serve": {"port": 1}}}}},
+        {"checks": {"same_output": {"against": {"env": {"A=B": "x"}}}}},
         {"serve": {"tensor_parallel_size": 1}},
         {"serve": {"a": []}},
         {"runtime": "vlm"},

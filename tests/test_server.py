@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from server_helpers import HARD_TO_KILL, free_port, launch, lives, make_server, pids, wait_until
 
-from harness.errors import BuildError, NodeError
+from harness.errors import BuildError, NodeError, ScenarioError
 from harness.masking import Masker
 from harness.server import proctree
 from harness.server.living import Exited, Hung, Ready, Server
@@ -305,6 +305,18 @@ def test_a_program_that_is_not_there_is_a_build_error(tmp_path):
     with pytest.raises(BuildError, match=r"/no/such/server cannot be started: .*No such file"), server:
         pass
     assert not Path(server._kept.temp).exists()
+
+
+def test_variables_that_no_program_can_have_are_the_scenarios_fault(tmp_path):
+    server = make_server([["wait"]], tmp_path, env={"A=B": "x"})
+    with pytest.raises(ScenarioError, match="illegal environment variable name") as caught, server:
+        pass
+    assert caught.value.fix == "correct `env` and `serve` of the scenario"
+    with (
+        pytest.raises(ScenarioError, match="Argument list too long"),
+        make_server([["say", "x" * (3 << 20)]], tmp_path),
+    ):
+        pass
 
 
 def test_a_folder_that_cannot_be_written_is_a_node_error(tmp_path):

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_val
 from pydantic_core import PydanticCustomError
 
 from harness.checks.base import kebab
+from harness.units import EnvName
 
 
 class Overrides(BaseModel):
@@ -26,7 +27,7 @@ class Overrides(BaseModel):
 
     serve: dict[str, Any] = {}
     """Flags, merged over those of the scenario; null removes one."""
-    env: dict[str, str | None] = {}
+    env: dict[EnvName, str | None] = {}
     """Variables, merged over those of the scenario; null removes one."""
     build: Annotated[str, Field(min_length=1)] | None = None
     """Another build: `release:0.31.0`."""

@@ -10,9 +10,10 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from harness.scenario import rules
-from harness.scenario.format import Builds, EnvChange, EnvName, Registry, Strict, Text
+from harness.scenario.format import Builds, EnvChange, Registry, Strict, Text
 from harness.scenario.model import changes
 from harness.scenario.yaml_source import Node, Problem
+from harness.units import EnvName
 
 NOTHING = "nothing"
 _FILE = re.compile(r"[A-Za-z_]\w*(/\w+)*/\w+\.py")

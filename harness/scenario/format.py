@@ -16,10 +16,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field
 from pydantic_core import PydanticCustomError
 
 from harness.checks.base import Params, kebab
-from harness.units import Duration
+from harness.units import ENV_PATTERN, Duration, EnvName
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-ENV_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 FLAG_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 
 
@@ -42,7 +41,6 @@ def _how_given(value: Any) -> str:
     return "<from>" if isinstance(value, (Mapping, FromEnv)) else "<text>"
 
 
-EnvName = Annotated[str, Field(pattern=ENV_PATTERN)]
 EnvValue = Annotated[Annotated[str, Tag("<text>")] | Annotated[FromEnv, Tag("<from>")], Discriminator(_how_given)]
 EnvChange = Annotated[
     Annotated[str | None, Tag("<text>")] | Annotated[FromEnv, Tag("<from>")], Discriminator(_how_given)

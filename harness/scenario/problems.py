@@ -10,8 +10,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from harness.errors import ScenarioError
-from harness.scenario.format import ENV_PATTERN, NAME_PATTERN, Body
+from harness.scenario.format import NAME_PATTERN, Body
 from harness.scenario.yaml_source import Mark, Node, Problem
+from harness.units import ENV_PATTERN
 
 FIX = "correct the file; `harness schema` prints the format, so that an editor completes it"
 

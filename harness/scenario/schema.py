@@ -9,8 +9,9 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from harness.scenario.format import ENV_PATTERN, FLAG_PATTERN, NAME_PATTERN, Registry, body_model, registered
+from harness.scenario.format import FLAG_PATTERN, NAME_PATTERN, Registry, body_model, registered
 from harness.scenario.overlays import FIXED
+from harness.units import ENV_PATTERN
 
 Schema = dict[str, Any]
 
@@ -66,6 +67,9 @@ def _tighten(schema: Schema, definitions: Schema, registry: Registry) -> None:
     }
     for holder in (schema, definitions["When"]):
         holder["properties"].update(serve=serve, env=variables)
+    if "Overrides" in definitions:  # the second launch of a check that compares
+        second = definitions["Overrides"]["properties"]
+        second.update(serve=serve, env={**second["env"], "propertyNames": {"pattern": ENV_PATTERN}})
     schema["properties"]["runtime"]["enum"] = sorted(registry.runtimes)
     subjects = sorted({word for words in registry.runtimes.values() for word in words.subjects})
     if subjects:

@@ -15,6 +15,7 @@ through the socket, never through argv. Started as `python -I -S keeper.py CONTR
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import select
@@ -185,7 +186,7 @@ class Worker:
         problem = os.read(trouble, 4096).decode(errors="replace")
         os.close(trouble)
         if problem:
-            self._send(event="refused", what=problem)
+            self._send(event="refused", of_words=problem[0] == "w", what=problem[1:])
         else:
             self._send(event="spawned", pid=self._leader, worker=os.getpid(), t=started)
 
@@ -208,7 +209,9 @@ def _become_server(order: dict[str, Any], pipes: tuple[int, int], trouble: int) 
             os.dup2(source, target)
         os.execve(order["argv"][0], order["argv"], order["env"])  # noqa: S606
     except BaseException as error:  # noqa: BLE001 - a fork of the keeper must never go on as a second keeper
-        os.write(trouble, str(error).encode())
+        # An illegal name of a variable, or more words than the kernel takes: no fault of the program.
+        of_words = isinstance(error, ValueError) or getattr(error, "errno", None) == errno.E2BIG
+        os.write(trouble, f"{'w' if of_words else 'p'}{error}".encode())
     os._exit(127)
 
 

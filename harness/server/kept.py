@@ -19,7 +19,7 @@ from typing import Any
 
 from harness import clock
 from harness.clock import Deadline
-from harness.errors import BuildError, HarnessError, NodeError
+from harness.errors import BuildError, HarnessError, NodeError, ScenarioError
 from harness.server import proctree
 from harness.server.proctree import Process
 
@@ -53,7 +53,7 @@ class KeptTree:
         """The tree as last seen: what must be found again if the keeper itself is killed."""
         self._callbacks: list[Callable[[], None]] = []
         self._worker = 0
-        self._refused = ""
+        self._refused, self._of_words = "", False
         self._closing = False
         self._control: socket.socket | None = None
         self._guard: subprocess.Popen[bytes] | None = None
@@ -63,6 +63,7 @@ class KeptTree:
 
         Raises:
             BuildError: its program cannot be executed.
+            ScenarioError: its variables or flags cannot be given to a program.
             NodeError: the keeper did not start.
         """
         (out, out_in), (err, err_in) = _pipe(), _pipe()
@@ -154,7 +155,7 @@ class KeptTree:
         with self.changed:
             done = self.changed.wait_for(lambda: self.leader or self._refused or self.lost, _SPAWN_SECONDS)
         if self._refused:
-            raise BuildError(f"{program} cannot be started: {self._refused}", fix="make the environment again")
+            raise _refusal(program, self._refused, of_words=self._of_words)
         if self.lost or not done:
             raise NodeError(
                 f"the keeper process did not start: {self.lost or 'no answer in 30 s'}",
@@ -187,6 +188,7 @@ class KeptTree:
                 case "spawned":
                     self.leader, self._worker, self.started = event["pid"], event["worker"], event["t"]
                 case "refused":
+                    self._of_words = event["of_words"]
                     self._refused = event["what"]
                 case "exit":
                     self.code, self.ended = event["code"], event["t"]
@@ -216,6 +218,13 @@ def lost_error(why: str) -> HarnessError:
         f"the process that keeps the server ended: {why}",
         fix="see whether somebody or the kernel's out-of-memory killer ended it (dmesg), then run again",
     )
+
+
+def _refusal(program: str, why: str, *, of_words: bool) -> HarnessError:
+    if of_words:
+        text = f"{program} cannot be started with these variables and flags: {why}"
+        return ScenarioError(text, fix="correct `env` and `serve` of the scenario")
+    return BuildError(f"{program} cannot be started: {why}", fix="make the environment again")
 
 
 def _temp_folder() -> str:
