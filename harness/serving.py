@@ -104,7 +104,8 @@ class Serving:
             inherited=os.environ,
             caches=job.caches,
             port=self._port or node.free_port(),
-            name=f"{scenario.name}-{uuid.uuid4().hex[:8]}",
+            # As long as triage's `<hash>`, and without the scenario's name: a message that repeats it keeps its id.
+            name=f"harness-{uuid.uuid4().hex}",
         )
         recorder.masker = Masker((*recorder.masker.secrets, *planned.secrets))
         recorder.update(argv=planned.argv, env=planned.recorded_env)

@@ -1,4 +1,4 @@
-"""The stand-in as a build: a `venv:` whose `vllm serve` does the steps in STANDIN_STEPS, with PORT filled in.
+"""The stand-in as a build: a `venv:` whose `vllm serve` does the steps in STANDIN_STEPS, with PORT and NAME filled in.
 
 And a package that can be edited, in a `tree:` or a `venv:`, with two failures behind each other.
 """
@@ -15,7 +15,8 @@ STANDIN = Path(__file__).with_name("standin.py")
 VLLM = f"""#!{sys.executable}
 import os, sys
 port = sys.argv[sys.argv.index("--port") + 1]
-steps = os.environ["STANDIN_STEPS"].replace('"PORT"', port)
+name = sys.argv[sys.argv.index("--served-model-name") + 1]
+steps = os.environ["STANDIN_STEPS"].replace('"PORT"', port).replace("'NAME'", repr(name))
 os.execv({sys.executable!r}, [{sys.executable!r}, {str(STANDIN)!r}, steps])
 """
 

@@ -3,6 +3,7 @@
 import pytest
 from answering import MODEL, Answering, Reply, context, stream, tokenizer
 
+from harness import triage
 from harness.checks import CHECKS
 from harness.checks.log_hygiene import PIECE_BYTES, LogHygieneParams, judge, search
 from harness.client.answers import BadAnswer
@@ -55,6 +56,23 @@ def test_a_prompt_in_the_log(tmp_path, writes, form):
     assert {each["form"] for each in result.detail["found"]} == {form}
     assert result.detail["found"][0]["line"] >= 2
     assert result.request == 1
+
+
+def test_an_error_that_repeats_the_prompt_has_one_identity(tmp_path):
+    ids = set()
+    for _ in range(2):
+        routes = {
+            "POST /v1/completions": lambda body: Reply({"error": f"cannot take {body['prompt']!r}"}, status=500),
+            "POST /tokenize": tokenizer(),
+        }
+        with Answering(routes).serving() as server:
+            asked = context(
+                ServerClient(server.url, MODEL, request_seconds=5), LogHygieneParams(), log=tmp_path / "server.log"
+            )
+            with pytest.raises(BadAnswer) as caught:
+                CHECKS["log_hygiene"].run(asked)
+        ids.add(triage.check_failed("log_hygiene", str(caught.value)).id)
+    assert len(ids) == 1
 
 
 def test_an_empty_log_proves_nothing(tmp_path):

@@ -161,6 +161,22 @@ def test_a_wrong_answer_fails_the_check_that_asked(go):
     assert "501" in done.checks[0].message
 
 
+def test_the_random_name_that_a_server_is_given_is_no_part_of_a_failures_identity(go):
+    steps = [*TRACEBACK[:-1], ["err", f"{TRACEBACK[-1][1].partition('KeyError')[0]}KeyError: 'NAME'"], ["exit", 1]]
+    for first, second, title in (
+        (
+            go(HEALTHY, "checks: {determinism: {}}"),
+            go(HEALTHY, "checks: {determinism: {}}"),
+            "check determinism: GET <path> does not list harness-<hash>, but standin",
+        ),
+        (go(steps), go(steps), "KeyError: 'harness-<hash>' (boom)"),
+    ):
+        assert first.argv[-1] != second.argv[-1], "the name is the last word"
+        assert first.signature.title == title
+        assert first.signature.message.count(first.argv[-1]) == 1
+        assert first.signature.id == second.signature.id
+
+
 def test_unmet_needs_are_an_error_or_a_skip(go, tmp_path):
     for skip, expected in ((False, "ERROR"), (True, "SKIP")):
         asked = scenario.load(

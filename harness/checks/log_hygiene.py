@@ -7,7 +7,6 @@ refused, whose error is logged by some. It may not appear in the log, neither as
 from __future__ import annotations
 
 import secrets
-import string
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,8 +24,9 @@ if TYPE_CHECKING:
     from harness.client.server_client import ServerClient
 
 NAME = "log_hygiene"
-LETTERS = 24
-"""Of the canary: one in 26^24 texts has it. Letters only, which JSON, URLs and Python's repr write as they are."""
+LETTERS, LENGTH = "abcdef", 32
+"""Of the canary: one in 6^32 texts has it. Letters only, which JSON, URLs and Python's repr write as they are; and such
+that triage takes it for a hash, so that an error of the server that repeats it has one identity."""
 QUIET_SECONDS, LONGEST_WAIT = 0.3, 5.0
 """The log is read when it has not grown for so long, or after the longest wait."""
 PIECE_BYTES = 16 << 20
@@ -61,7 +61,7 @@ class LogHygiene:
         """Nothing: it needs no file."""
 
     def run(self, context: CheckContext) -> CheckResult:
-        canary = "".join(secrets.choice(string.ascii_lowercase) for _ in range(LETTERS))
+        canary = "".join(secrets.choice(LETTERS) for _ in range(LENGTH))
         tokens = context.client.tokenize(canary)
         before = _size(context.log)
         number = context.client.requests + 1
