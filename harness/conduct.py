@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import clock, kernels, launches, triage
-from harness.checks import CORPORA
+from harness.checks import CORPORA, fitting
 from harness.checks.base import AfterStop, CheckContext, CheckResult, Unfinished
 from harness.client.answers import BadAnswer, RequestFailed, RequestTimedOut
 from harness.events import Event, OnEvent
@@ -215,6 +215,8 @@ class Conduct:
         try:
             result = self._assigned.work[name](self._context(name, client, compiled))
         except RequestFailed as error:
+            second = "" if self._assigned.name in ("", *self._scenario.starts) else self._assigned.name
+            fitting.too_long(error, name, self._scenario.checks[name], client, launch=second)
             finding = self._broken(name, error, server, client)
             result = CheckResult(name=name, outcome="fail", message=finding.reason, request=error.request)
         seconds, asking = round(clock.now() - begun, 3), round(client.asking - asked, 3)

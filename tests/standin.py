@@ -77,6 +77,36 @@ def serve(port, status=200):
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
 
+def short(port, name, longest):
+    """A model that takes so many tokens in all, one a character, and refuses more as vLLM does."""
+    name = name.strip("'")
+
+    class Short(Handler):
+        def do_GET(self):
+            self.reply(200, {"data": [{"id": name, "max_model_len": longest}]})
+
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            prompt = body.get("prompt") or "".join(message["content"] for message in body["messages"])
+            if self.path == "/tokenize":
+                tokens = [ord(letter) for letter in prompt]
+                self.reply(200, {"count": len(tokens), "tokens": tokens})
+            elif len(prompt) + body["max_tokens"] > longest:
+                self.reply(400, {"error": {"message": f"maximum context length is {longest} tokens"}})
+            else:
+                self.reply(501, {"error": {"message": "no model"}})
+
+        def reply(self, status, value):
+            body = json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Short)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+
 def deaf(port):
     """Accepts (in the kernel) and never answers."""
     kept.append(socket.create_server(("127.0.0.1", port)))
@@ -143,6 +173,7 @@ STEPS = {
     "ignore_term": ignore_term,
     "ignore": ignore,
     "serve": serve,
+    "short": short,
     "deaf": deaf,
     "flood": flood,
     "shm": shm,

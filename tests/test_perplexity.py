@@ -64,6 +64,36 @@ def tripped(result):
     return [m.name for m in result.measurements if not m.ok]
 
 
+@pytest.mark.parametrize(
+    ("window", "longest", "fix"),
+    [
+        (None, 2, "raise `max-model-len` in `serve` to 3 or more"),
+        (None, 1, "raise `max-model-len` in `serve` to 3 or more"),
+        (40, 2, "raise `max-model-len` in `serve` to 3 or more"),
+    ],
+)
+def test_a_model_that_takes_too_little_to_score_anything(corpus, window, longest, fix):
+    with pytest.raises(ScenarioError, match=r"check perplexity: windows of . tokens are too short") as caught:
+        check(corpus, max_model_len=longest, window=window)
+    assert caught.value.fix == fix
+    assert check(corpus, max_model_len=3, window=window)[0].outcome == "pass"
+
+
+def test_a_window_that_the_tokenizers_own_tokens_fill(corpus):
+    def two_before(body):
+        return Reply({"tokens": [BOS, BOS][: 2 * body["add_special_tokens"]] + list(body["prompt"].encode())})
+
+    routes = {"GET /v1/models": models(), "POST /tokenize": two_before, "POST /v1/completions": logprobs(healthy)}
+    with Answering(routes).serving() as server:
+        asked = context(
+            ServerClient(server.url, MODEL, request_seconds=5), PerplexityParams(corpus=str(corpus), window=2)
+        )
+        with pytest.raises(
+            ScenarioError, match="windows of 2 tokens are too short to score a text, which begins with 2"
+        ):
+            CHECKS["perplexity"].run(asked)
+
+
 def test_healthy_with_a_reference(corpus):
     result, got, asked = check(corpus, reference=make_reference(corpus))
     nats = [1.0 + (byte % 7) / 10 for byte in TEXT.encode()]

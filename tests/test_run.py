@@ -177,6 +177,48 @@ def test_the_random_name_that_a_server_is_given_is_no_part_of_a_failures_identit
         assert first.signature.id == second.signature.id
 
 
+SHORT = [["short", "PORT", "'NAME'", 64], ["wait"]]
+
+
+@pytest.mark.parametrize(
+    ("checks", "said", "fix"),
+    [
+        ("warmup: {prompt: hello, max-tokens: 60}",
+         "check warmup: a prompt of 5 tokens and an answer of 60 do not fit into the 64 tokens that the model takes",
+         "lower `checks.warmup.max-tokens` to 59 at most, or raise its `max-model-len` to 65"),
+        (f"warmup: {{prompt: {'x' * 64}, max-tokens: 1}}",
+         "check warmup: a prompt of 64 tokens and an answer of 1 do not fit into the 64 tokens",
+         "shorten `checks.warmup.prompt`, or raise its `max-model-len` to 65"),
+        ("log_hygiene: {max-tokens: 100000}", "check log_hygiene: a prompt of 32 tokens and an answer of 100000 do not",
+         "lower `checks.log_hygiene.max-tokens` to 32 at most, or raise its `max-model-len` to 100032"),
+        ("chat: {tools: false, json-schema: false}", "check chat: a prompt of 69 tokens and an answer of 1024 do not",
+         "take the check `chat` out, or raise its `max-model-len` to 1093"),
+        ("load: {max-tokens: 64}", "check load: 64 tokens to generate leave no room", "lower `checks.load."),
+        ("determinism: {}", "the prompts of `determinism` and an answer have up to 128 tokens, the model takes 64", ""),
+        ("spec_decode: {}", "`spec_decode` asks for 64 tokens after a prompt of at least 48, the model takes 64", ""),
+        ("same_output: {against: {build: 0.30.0}, max-tokens: 64}", "5 of 5 prompts of `same_output` do not fit", ""),
+        ("prefix_cache: {block-tokens: 64}", "no prompt fits that could reuse a cache block", ""),
+    ],
+)  # fmt: skip
+def test_what_the_model_has_no_room_for_is_the_scenarios_fault(go, monkeypatch, checks, said, fix):
+    monkeypatch.setattr(run, "_others", lambda *_, **__: {})
+    done = go(SHORT, f"checks: {{{checks}}}", "serve: {speculative-config: {method: ngram}}")
+    assert (done.verdict, done.blame, done.signature) == ("ERROR", "scenario", None), done.reason
+    assert done.reason.startswith(said)
+    assert done.fix.startswith(fix)
+    assert done.fix
+
+
+def test_a_refusal_of_what_would_fit_is_the_products_fault(go):
+    done = go([["serve", "PORT"], ["wait"]], "checks: {warmup: {max-tokens: 100000}}")
+    assert (done.verdict, done.blame) == ("FAIL", "product"), "nobody knows how much it takes"
+    done = go(SHORT, "checks: {warmup: {prompt: hello, max-tokens: 59}}")
+    assert (done.verdict, done.checks[0].message.partition(";")[0]) == (
+        "FAIL",
+        "check warmup, request 1: POST /v1/completions answered HTTP 501: no model",
+    )
+
+
 def test_unmet_needs_are_an_error_or_a_skip(go, tmp_path):
     for skip, expected in ((False, "ERROR"), (True, "SKIP")):
         asked = scenario.load(

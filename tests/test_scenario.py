@@ -347,6 +347,38 @@ def test_names_of_variables_are_judged_alike_wherever_they_are_set(tmp_path, hol
     )
 
 
+@pytest.mark.parametrize(
+    ("check", "name", "most"),
+    [
+        *((check, "max-tokens", 1 << 24) for check in
+          ("warmup", "prefix_cache", "spec_decode", "determinism", "chat", "load", "log_hygiene")),
+        ("prefix_cache", "block-tokens", 1 << 24),
+        ("determinism", "prompt-tokens", 1 << 24),
+        ("determinism", "batch", 4096),
+        ("spec_decode", "prompts", 4096),
+        ("load", "concurrency", 4096),
+        ("load", "max-requests", 1_000_000),
+        ("warmup", "requests", 1_000_000),
+        ("perplexity", "window", 1 << 24),
+        ("memory", "max-gpu", 1 << 30),
+    ],
+)  # fmt: skip
+def test_numbers_that_no_server_could_be_asked_for(tmp_path, check, name, most):
+    def load(value):
+        file = tmp_path / "s.yaml"
+        file.write_text(f"{HEAD}serve: {{speculative-config: {{}}}}\nchecks: {{{check}: {{{name}: {value}}}}}\n")
+        return scenario.load(file)
+
+    assert load(most).checks
+    with pytest.raises(
+        ScenarioError, match=rf"`checks.{check}.{name}` must be at most {most}, not the number"
+    ) as caught:
+        load(most + 1)
+    assert caught.value.what.startswith(f"{tmp_path / 's.yaml'}:6:")
+    with pytest.raises(ScenarioError, match=rf"`checks.{check}.{name}`"):
+        load("1e23")
+
+
 def test_a_file_that_is_only_a_replacement(refused):
     for text in ("replace: null", "replace: {schema: 1, name: s, model: m}"):
         words = "`replace` stands inside a key such as `serve`: a scenario is not replaced whole"

@@ -64,6 +64,14 @@ class Asking(Comparing):
         return Unfinished(against=context.params.against, ask=ask, finish=lambda _: None)
 
 
+class AskingMuch(Comparing):
+    def run(self, context):
+        def ask(second):
+            return second.client.complete("x" * 50, max_tokens=32)
+
+        return Unfinished(against=context.params.against, ask=ask, finish=lambda _: None)
+
+
 class Warms(Comparing):
     params = Params
 
@@ -185,6 +193,16 @@ def test_a_second_server_that_does_not_answer_is_named(go):
     assert done.verdict == "FAIL"
     assert done.reason.startswith("the server with env.STANDIN_STEPS set: check compare, request 1: POST")
     assert [check.outcome for check in done.checks] == ["fail"]
+
+
+def test_a_second_server_that_has_no_room_for_what_the_first_one_took(go):
+    short = steps([["short", "PORT", "'NAME'", 64], ["wait"]])
+    done = go({"compare": AskingMuch()}, f"checks: {{compare: {{against: {short}}}}}")
+    assert (done.verdict, done.blame, done.launch) == ("ERROR", "scenario", "env.STANDIN_STEPS set")
+    assert done.reason.startswith(
+        "check compare, the server with env.STANDIN_STEPS set: a prompt of 50 tokens and an answer of 32 do not fit "
+        "into the 64 tokens that the model takes in all (POST /v1/completions answered HTTP 400: "
+    )
 
 
 def test_another_build_that_does_not_start_is_no_failure_of_this_one(go, tmp_path):

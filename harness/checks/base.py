@@ -21,6 +21,8 @@ MOST_TOKENS = 1 << 24
 """Of one prompt or answer that a scenario may ask for: above the context of every model (10 million in 2026)."""
 MOST_AT_ONCE = 4096
 """Requests that are under way together: each is a thread of ours."""
+MOST_REQUESTS = 1_000_000
+"""Of one check: the time and the log-probabilities of each are kept."""
 
 
 def kebab(name: str) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from harness.checks import chat_markup, chat_streams
-from harness.checks.base import Params
+from harness.checks.base import MOST_TOKENS, Params
 from harness.checks.chat_questions import ARGUMENT, SCHEMA_TYPES, TOOL, Question
 from harness.client.answers import Chat
 
@@ -48,7 +48,7 @@ class ChatParams(Params):
     """The weights are random: the same is asked, but what needs a sensible model is not judged."""
     markers: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
     """Further structural markers, literally, that may not be in any part of an answer."""
-    max_tokens: Annotated[int, Field(ge=1)] = 1024
+    max_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] = 1024
     """Tokens of one answer with its reasoning."""
 
 

@@ -28,7 +28,7 @@ class DeterminismParams(Params):
     """Prompts in the batch, the one under test included."""
     prompt_tokens: Annotated[int, Field(ge=8, le=MOST_TOKENS)] = 64
     """Of the one under test; the others have between a half and one and a half of it."""
-    max_tokens: Annotated[int, Field(ge=1)] = 32
+    max_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] = 32
     """Tokens that each answer has."""
     tolerance: Tolerance = 0.5
     """Nats between two tokens up to which they may change places, alone against in a batch."""

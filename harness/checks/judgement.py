@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from harness.checks import scoring
-from harness.checks.base import CheckResult, Measurement, Params, measured
+from harness.checks.base import MOST_TOKENS, CheckResult, Measurement, Params, measured
 from harness.checks.reference import Reference
 from harness.checks.scoring import Difference, Place, Score, Value, Window
 
@@ -36,7 +36,7 @@ class PerplexityParams(Params):
     """Mean absolute difference from the reference, in nats."""
     max_log_ratio: Nats | None = 0.005
     """|ln(perplexity / perplexity of the reference)|."""
-    window: Annotated[int, Field(ge=2)] | None = None
+    window: Annotated[int, Field(ge=2, le=MOST_TOKENS)] | None = None
     """Tokens of one request, where no reference sets them; null: as many as the server takes."""
 
     @model_validator(mode="after")

@@ -23,7 +23,16 @@ from pydantic import Field
 
 from harness import clock
 from harness.checks import greedy
-from harness.checks.base import MOST_AT_ONCE, CheckContext, CheckResult, Measurement, Params, measured
+from harness.checks.base import (
+    MOST_AT_ONCE,
+    MOST_REQUESTS,
+    MOST_TOKENS,
+    CheckContext,
+    CheckResult,
+    Measurement,
+    Params,
+    measured,
+)
 from harness.checks.greedy import Tokens
 from harness.client.answers import BadAnswer, Completion, RequestFailed
 from harness.errors import ScenarioError
@@ -42,11 +51,11 @@ class LoadParams(Params):
     """Requests that are under way at any moment."""
     duration: Duration = 2.0
     """How long new requests are begun; those under way are waited for."""
-    max_requests: Annotated[int, Field(ge=1)] = 64
+    max_requests: Annotated[int, Field(ge=1, le=MOST_REQUESTS)] = 64
     """Most requests in all."""
-    max_tokens: Annotated[int, Field(ge=1)] = 16
+    max_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] = 16
     """Tokens that each one generates."""
-    longest_prompt: Annotated[int, Field(ge=SHORTEST)] = 1024
+    longest_prompt: Annotated[int, Field(ge=SHORTEST, le=MOST_TOKENS)] = 1024
     """Tokens; shorter where the model's context has no room for it."""
     max_p99: Duration | None = None
     """Limit of the 99th percentile of whole requests."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from harness import clock
-from harness.checks.base import CheckContext, CheckResult, Measurement, Params
+from harness.checks.base import MOST_TOKENS, CheckContext, CheckResult, Measurement, Params
 from harness.client.answers import BadAnswer
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ SHOWN_BYTES, SHOWN_LINES = 300, 5
 
 
 class LogHygieneParams(Params):
-    max_tokens: Annotated[int, Field(ge=1)] = 4
+    max_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] = 4
     """Tokens that each request generates."""
 
 

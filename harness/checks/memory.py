@@ -15,23 +15,25 @@ from harness.checks.base import AfterStop, CheckContext, CheckResult, Measuremen
 from harness.server.footprint import Footprint
 
 NAME = "memory"
+MOST_MIB = 1 << 30
+"""A PiB: no node has it."""
 MOMENTS = ("before", "ready", "last", "after")
 
 
 class MemoryParams(Params):
-    max_gpu_left: Annotated[int, Field(ge=0)] = 64
+    max_gpu_left: Annotated[int, Field(ge=0, le=MOST_MIB)] = 64
     """MiB on any one GPU after the stop, beyond those before the spawn: the driver's own bookkeeping moves by a few."""
-    max_shared_left: Annotated[int, Field(ge=0)] = 64
+    max_shared_left: Annotated[int, Field(ge=0, le=MOST_MIB)] = 64
     """MiB of shared memory (/dev/shm) on the node after the stop, beyond those before the spawn."""
-    max_host_left: Annotated[int, Field(ge=0)] | None = None
+    max_host_left: Annotated[int, Field(ge=0, le=MOST_MIB)] | None = None
     """MiB in use on the node after the stop, beyond those before the spawn; for a node that runs nothing else."""
-    max_gpu: Annotated[int, Field(ge=1)] | None = None
+    max_gpu: Annotated[int, Field(ge=1, le=MOST_MIB)] | None = None
     """MiB on any one GPU at ready."""
-    max_host: Annotated[int, Field(ge=1)] | None = None
+    max_host: Annotated[int, Field(ge=1, le=MOST_MIB)] | None = None
     """MiB of the server's processes at ready (PSS)."""
-    max_gpu_growth: Annotated[int, Field(ge=0)] | None = None
+    max_gpu_growth: Annotated[int, Field(ge=0, le=MOST_MIB)] | None = None
     """MiB on any one GPU from ready to the end of the checks."""
-    max_host_growth: Annotated[int, Field(ge=0)] | None = None
+    max_host_growth: Annotated[int, Field(ge=0, le=MOST_MIB)] | None = None
     """MiB of the server's processes from ready to the end of the checks."""
 
 

@@ -93,8 +93,10 @@ def _windows(
     text = material.corpus.decode("utf-8")
     bare = tuple(client.tokenize(text))
     if material.reference is None:
-        size = min(size for size in (params.window, room, len(bare) + FIRST_TOKENS) if size)
-        return scoring.windows(bare, prefix=prefix(client, text, bare), size=max(2, size))
+        size = min(size for size in (params.window, room, len(bare) + FIRST_TOKENS) if size is not None)
+        dressed = prefix(client, text, bare)
+        _has_room(params, size, prefix=len(dressed), longest=max_model_len)
+        return scoring.windows(bare, prefix=dressed, size=size)
     if room is not None and material.reference.longest > room:
         raise ScenarioError(
             f"the reference has windows of {material.reference.longest} tokens, the server takes {room} and an answer",
@@ -106,6 +108,18 @@ def _windows(
             f"{len(bare)} in place of {len(material.reference.corpus_tokens)}, first different at token {at}"
         )
     return material.reference.cut()
+
+
+def _has_room(params: PerplexityParams, size: int, *, prefix: int, longest: int | None) -> None:
+    """A token has a probability only after another one: two must fit, and one beside the prefix."""
+    least = max(2, prefix + 1)
+    if size < least:
+        short = f"`checks.{NAME}.window`" if size == params.window else "`max-model-len` in `serve`"
+        raise ScenarioError(
+            f"check {NAME}: windows of {size} tokens are too short to score a text, which begins with {prefix} of the "
+            f"tokenizer's own; the model takes {longest} in all",
+            fix=f"raise {short} to {least if size == params.window else least + 1} or more",
+        )
 
 
 def prefix(client: ServerClient, text: str, bare: tuple[int, ...]) -> tuple[int, ...]:

@@ -41,7 +41,7 @@ NAMES = ("block - 1", "block", "block + 1", "2 blocks", SHARED)
 
 
 class PrefixCacheParams(Params):
-    max_tokens: Annotated[int, Field(ge=1)] = 16
+    max_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] = 16
     """Tokens that each answer has."""
     tolerance: Tolerance = 0.5
     """Nats between two tokens up to which they may change places."""

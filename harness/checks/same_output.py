@@ -16,7 +16,7 @@ from pydantic import Field
 
 from harness.checks import greedy, outputs
 from harness.checks.against import Against
-from harness.checks.base import CheckContext, CheckResult, Params, Unfinished
+from harness.checks.base import MOST_AT_ONCE, MOST_TOKENS, CheckContext, CheckResult, Params, Unfinished
 from harness.checks.greedy import Tokens
 from harness.checks.outputs import Comparison, Pair, Tolerance
 from harness.client.answers import Generated
@@ -32,9 +32,11 @@ TIMES = 2
 class SameOutputParams(Params):
     against: Against
     """The second launch: words that the runtime knows (`no speculation`), or `{serve: …, env: …, build: …}`."""
-    prompts: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)] | None = None
+    prompts: (
+        Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1, max_length=MOST_AT_ONCE)] | None
+    ) = None
     """Texts; null: pieces of the harness's own, of 8 to 400 tokens."""
-    max_tokens: Annotated[int, Field(ge=1)] = 32
+    max_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] = 32
     """Tokens that each answer has."""
     tolerance: Tolerance = 0.5
     """Nats between two tokens up to which they may change places."""

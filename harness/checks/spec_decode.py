@@ -21,7 +21,7 @@ from pydantic import Field
 
 from harness.checks import counters, drafting, greedy, outputs
 from harness.checks.against import Against
-from harness.checks.base import CheckContext, CheckResult, Params, Unfinished
+from harness.checks.base import MOST_AT_ONCE, MOST_TOKENS, CheckContext, CheckResult, Params, Unfinished
 from harness.checks.counters import NotCounted
 from harness.checks.drafting import Drafted
 from harness.checks.greedy import Text, Tokens
@@ -41,13 +41,13 @@ class SpecDecodeParams(Params):
     """Least tokens that a step with a draft gives, at short prompts; null: only reported."""
     min_acceptance_length_long: Annotated[float, Field(ge=1)] | None = None
     """The same at the long prompt."""
-    prompts: Annotated[int, Field(ge=1)] = 4
+    prompts: Annotated[int, Field(ge=1, le=MOST_AT_ONCE)] = 4
     """How many short prompts, asked at once."""
-    max_tokens: Annotated[int, Field(ge=2)] = 64
+    max_tokens: Annotated[int, Field(ge=2, le=MOST_TOKENS)] = 64
     """Tokens that each answer has."""
     long_prompt: Annotated[float, Field(gt=0, lt=1)] = 0.75
     """Share of the longest sequence that the model takes which the long prompt fills, as far as the answer lets it."""
-    long_prompt_max: Annotated[int, Field(ge=1)] = 32768
+    long_prompt_max: Annotated[int, Field(ge=1, le=MOST_TOKENS)] = 32768
     """Tokens that the long prompt has at most, whatever the model takes."""
     against: Against | None = None
     """A second launch to compare the answers with: `no speculation`, or `{serve: …, env: …, build: …}`."""

@@ -29,7 +29,7 @@ Past = Mapping[tuple[str, str], Sequence[float]]
 
 
 class StartupTimeParams(Params):
-    fewest: Annotated[int, Field(ge=FEWEST)] = FEWEST
+    fewest: Annotated[int, Field(ge=FEWEST, le=10_000)] = FEWEST
     """Runs in the history below which nothing is judged."""
     max_slowdown: Annotated[float, Field(gt=1)] | None = None
     """Also a limit: this many times the median, however noisy the history is."""

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from harness.checks.base import CheckContext, CheckResult, Measurement, Params, measured
+from harness.checks.base import MOST_REQUESTS, MOST_TOKENS, CheckContext, CheckResult, Measurement, Params, measured
 from harness.client.answers import Completion
 from harness.units import DurationPerNodeClass
 
@@ -28,16 +28,16 @@ PROMPT = "And it came to pass in those days, that there went out a decree"
 
 
 class WarmupParams(Params):
-    requests: Annotated[int, Field(ge=2)] = 8
+    requests: Annotated[int, Field(ge=2, le=MOST_REQUESTS)] = 8
     """How many, one after the other, the first included."""
-    max_tokens: Annotated[int, Field(ge=1)] = 16
+    max_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] = 16
     """Tokens that each one generates."""
     prompt: Annotated[str, Field(min_length=1)] = PROMPT
     max_first_request: DurationPerNodeClass | None = None
     """Longest first request, to its last token: `60s`, or by node class `{default: 60s, h200: 20s}`."""
     max_ratio: Annotated[float, Field(ge=1)] | None = None
     """How many times longer than the median of the others the first may take."""
-    max_compiled: Annotated[int, Field(ge=0)] | None = None
+    max_compiled: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     """Most kernels that these requests may have had compiled; with `starts` only, as shared caches hide what is new."""
     max_warm_ratio: Annotated[float, Field(gt=0)] | None = None
     """Most that a warm start may take to be ready, in times of the cold one; with `starts: [cold, warm]` only."""

@@ -37,10 +37,21 @@ class RequestTimedOut(RequestFailed):
 class BadAnswer(RequestFailed):
     """An answer of `status` with `body`, which is not what was asked for."""
 
-    def __init__(self, call: str, what: str, *, request: int | None, status: int, body: str) -> None:
+    def __init__(
+        self,
+        call: str,
+        what: str,
+        *,
+        request: int | None,
+        status: int,
+        body: str,
+        asked: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(call, what, request=request)
         self.status = status
         self.body = body
+        self.asked = asked or {}
+        """The fields of the request."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

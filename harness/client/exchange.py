@@ -122,7 +122,7 @@ class Call:
 
     def bad(self, what: str) -> BadAnswer:
         body = self.body.decode("utf-8", "replace")
-        return BadAnswer(self.name, what, request=self.number, status=self.status, body=body)
+        return BadAnswer(self.name, what, request=self.number, status=self.status, body=body, asked=self.asked)
 
     def json(self) -> Mapping[str, Any]:
         """The whole answer, a JSON object. NaN and Infinity are let through: what they mean is the caller's to say."""

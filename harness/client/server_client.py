@@ -31,6 +31,7 @@ class ServerClient:
         """Number of the last request that the model was asked."""
         self._http = Http(url, seconds=request_seconds)
         self._lock = threading.Lock()
+        self._info: ModelInfo | None = None
 
     @property
     def asking(self) -> float:
@@ -186,6 +187,22 @@ class ServerClient:
             raise call.bad("has no list of tokens")
         return tokens
 
+    def prompt_tokens(self, asked: Mapping[str, Any]) -> int:
+        """Tokens of the prompt of a request with these fields, messages through the model's template.
+
+        Raises:
+            ServerGone, RequestTimedOut, BadAnswer: see harness.answers; also a server that cannot count messages.
+        """
+        prompt = asked.get("prompt")
+        if prompt is not None:
+            return len(self.tokenize(prompt, special=True) if isinstance(prompt, str) else prompt)
+        body = {"model": self.model, **{key: asked[key] for key in ("messages", "tools") if key in asked}}
+        call = Call(self._http, "POST", "/tokenize", asked=body)
+        count = call.json().get("count")
+        if type(count) is not int:
+            raise call.bad("has no count of tokens")
+        return count
+
     def detokenize(self, tokens: Sequence[int]) -> str:
         """Text of token ids, special tokens written out.
 
@@ -199,11 +216,16 @@ class ServerClient:
         return text
 
     def models(self) -> ModelInfo:
-        """What the server says about our model.
+        """What the server says about our model; asked once.
 
         Raises:
             ServerGone, RequestTimedOut, BadAnswer: see harness.answers; also where it serves another model.
         """
+        if self._info is None:
+            self._info = self._model_info()
+        return self._info
+
+    def _model_info(self) -> ModelInfo:
         call = Call(self._http, "GET", "/v1/models")
         cards = [card for card in call.json().get("data") or [] if isinstance(card, dict)]
         for card in cards:

@@ -142,6 +142,7 @@ _SENTENCES: dict[str, Callable[[_Place, Any], str]] = {
     "harness": lambda place, _: f"`{place.name}`: {place.found['msg']}",
     "literal_error": lambda p, c: f"`{p.name}` must be {c['expected'].replace(chr(39), '')}, not {described(p.node)}",
     "greater_than_equal": lambda p, c: f"`{p.name}` must be at least {c['ge']}, not {described(p.node)}",
+    "less_than_equal": lambda p, c: f"`{p.name}` must be at most {c['le']}, not {described(p.node)}",
     "greater_than": lambda p, c: f"`{p.name}` must be above {c['gt']:g}, not {described(p.node)}",
     "string_too_short": lambda p, _: f"`{p.name}` is empty text",
     "string_too_long": lambda p, c: f"`{p.name}` is longer than {c['max_length']} characters",
