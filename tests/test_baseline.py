@@ -292,12 +292,69 @@ def test_show_of_nothing_and_of_what_nobody_knows(here, capsys):
     assert "nothing is known of tiny_ml" in capsys.readouterr().err
 
 
+def accept(folder, word="accept"):
+    return cli.main(["baseline", word, str(folder)])
+
+
+def test_of_accepted_runs_the_newest_counts_and_an_older_one_is_refused_with_words(here, capsys):
+    cli.main(["baseline", "rebuild", str(here / "reports")])
+    capsys.readouterr()
+    assert accept(here / "reports" / "run-004") == 0
+    assert past(History(), night(50)) == [20.4, 20.5]
+    capsys.readouterr()
+    assert accept(here / "reports" / "run-002") == 2
+    said = capsys.readouterr().err
+    assert "run-002/run.json cannot be accepted: what is normal begins with a newer run, run-004, that was" in said
+    assert "harness baseline revoke" in said
+    assert not load(here / "reports" / "run-002").accepted, "nothing has changed"
+    assert past(History(), night(50)) == [20.4, 20.5]
+    assert accept(here / "reports" / "run-004") == 0, "once more is the same"
+    assert accept(here / "reports" / "run-005") == 0, "a newer one is a newer normal"
+    assert past(History(), night(50)) == [20.5]
+
+
+def test_an_acceptance_can_be_taken_back(here, capsys):
+    cli.main(["baseline", "rebuild", str(here / "reports")])
+    slow = CheckResult(name="startup_time", outcome="fail", message="ready after 30.0 s")
+    folder = runs.write(night(7, 30.0, verdict="FAIL", checks=(slow,)), here / "reports")
+    accept(here / "reports" / "run-003")
+    accept(folder)
+    assert past(History(), night(50)) == [30.0]
+    capsys.readouterr()
+    assert accept(folder, "revoke") == 0
+    assert capsys.readouterr().out == (
+        "tiny_lm on cpu: taken back; runs since 2026-11-01T00:03:00.000+00:00 count, as run-003 was accepted\n"
+    )
+    assert not load(folder).accepted
+    assert past(History(), night(50)) == [20.3, 20.4, 20.5]
+    assert accept(here / "reports" / "run-003", "revoke") == 0
+    assert capsys.readouterr().out == "tiny_lm on cpu: taken back; all runs that passed count\n"
+    assert past(History(), night(50)) == [20.0, 20.1, 20.2, 20.3, 20.4, 20.5]
+    assert accept(here / "reports" / "run-002") == 0, "an older one may begin it now"
+    (here / "history.sqlite").unlink()
+    cli.main(["baseline", "rebuild", str(here / "reports")])
+    assert past(History(), night(50)) == [20.2, 20.3, 20.4, 20.5], "a history that is built again says the same"
+
+
+def test_what_was_never_accepted_cannot_be_taken_back(here, capsys):
+    assert accept(here / "reports" / "run-001", "revoke") == 2
+    assert "run-001/run.json was never accepted" in capsys.readouterr().err
+
+
+def test_accepting_a_run_of_several_starts_says_all_of_them(here, capsys):
+    folder = runs.write(runs.several(), here / "reports")
+    assert accept(folder) == 0
+    said = capsys.readouterr().out
+    assert "begins with this run, cold start " in said
+    assert ", warm start " in said
+
+
 def test_accept_is_kept_in_the_record_and_survives_a_rebuild(here, capsys):
     cli.main(["baseline", "rebuild", str(here / "reports")])
     slow = CheckResult(name="startup_time", outcome="fail", message="ready after 30.0 s")
     folder = runs.write(night(7, 30.0, verdict="FAIL", checks=(slow,)), here / "reports")
     assert cli.main(["baseline", "accept", str(folder)]) == 0
-    assert "tiny_lm on cpu: 30.0 s to ready is normal now" in capsys.readouterr().out
+    assert "tiny_lm on cpu: what is normal begins with this run, 30.0 s to ready" in capsys.readouterr().out
     assert load(folder).accepted
     assert past(History(), night(50)) == [30.0]
     (here / "history.sqlite").unlink()

@@ -4,7 +4,7 @@
 
 A run counts if it passed as asked for, without a workaround, or if somebody accepted it. Accepting a run begins a new
 normal: of its question, nothing before it counts any more. That is written into its run.json too, so that a history
-that is built again says the same.
+that is built again says the same. Of several accepted runs the one that started last counts, whenever it was accepted.
 """
 
 from __future__ import annotations
@@ -95,6 +95,16 @@ class History:
                 found.setdefault((start, name), []).append(seconds)
         return found
 
+    def accepted(self, run: Run) -> tuple[str, str] | None:
+        """The accepted run that began what is normal for this question on this class of node: its id and start.
+
+        Raises:
+            NodeError: the file cannot be read, or is none of ours.
+        """
+        with self._open() as db:
+            found: tuple[str, str] | None = db.execute(_ACCEPTED, (question(run), run.node_class)).fetchone()
+        return found
+
     def lines(self) -> tuple[Line, ...]:
         """Everything that is normal somewhere, by title.
 
@@ -142,6 +152,8 @@ class History:
 
 _SINCE_ACCEPTED = """started >= coalesce((SELECT max(started) FROM runs AS a
     WHERE a.accepted AND a.question = r.question AND a.node_class = r.node_class), '')"""
+_ACCEPTED = """SELECT run, started FROM runs WHERE accepted AND question = ? AND node_class = ?
+ORDER BY started DESC, run DESC LIMIT 1"""
 _PAST = f"""
 SELECT start, name, seconds FROM samples AS s JOIN runs AS r ON s.run = r.run
 WHERE question = ? AND node_class = ? AND started < ? AND r.run <> ? AND {_SINCE_ACCEPTED}

@@ -1,4 +1,4 @@
-"""`harness baseline show|accept|rebuild`: what is normal here, and who said so."""
+"""`harness baseline show|accept|revoke|rebuild`: what is normal here, and who said so."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     accept = actions.add_parser("accept", help="from this run on another time is normal; what was before is left out")
     accept.add_argument("run", type=Path, metavar="RUN", help="folder of a report, or its run.json")
     accept.set_defaults(command=_accept)
+    revoke = actions.add_parser("revoke", help="take an acceptance back: what counted before it counts again")
+    revoke.add_argument("run", type=Path, metavar="RUN", help="folder of a report, or its run.json")
+    revoke.set_defaults(command=_revoke)
     rebuild = actions.add_parser("rebuild", help="feed the history from the records of finished runs")
     rebuild.add_argument("folders", nargs="*", type=Path, default=[Path("reports")], metavar="REPORTS")
     rebuild.set_defaults(command=_rebuild)
@@ -82,19 +85,54 @@ def _columns(scenario: str, node: str, start: str, question: str, *numbers: str)
 
 def _accept(words: argparse.Namespace) -> int:
     from harness.baseline.history import History
-    from harness.masking import Masker
-    from harness.record import load, save
+    from harness.record import load
 
     file = words.run / "run.json" if words.run.is_dir() else words.run
     run = load(file)
     if fault := _not_acceptable(run):
         raise UsageError(f"{file} cannot be accepted: {fault}", fix="name a run that passed, or that was only too slow")
-    run = replace(run, accepted=True)
+    newest = History().accepted(run)
+    if newest and newest[0] != run.id and newest[1] >= run.started:
+        raise UsageError(
+            f"{file} cannot be accepted: what is normal begins with a newer run, {newest[0]}, that was accepted",
+            fix="take that back first: harness baseline revoke RUN, with the folder of that run",
+        )
+    _mark(run, file, accepted=True)
+    print(f"{run.title} on {run.node_class}: what is normal begins with this run, {_seconds(run)}")
+    print(f"runs before {run.started} no longer count; harness baseline revoke {words.run} takes that back")
+    return 0
+
+
+def _revoke(words: argparse.Namespace) -> int:
+    from harness.baseline.history import History
+    from harness.record import load
+
+    file = words.run / "run.json" if words.run.is_dir() else words.run
+    run = load(file)
+    if not run.accepted:
+        raise UsageError(f"{file} was never accepted", fix="name the run that was; its run.json says so")
+    _mark(run, file, accepted=False)
+    before = History().accepted(run)
+    since = f"runs since {before[1]} count, as {before[0]} was accepted" if before else "all runs that passed count"
+    print(f"{run.title} on {run.node_class}: taken back; {since}")
+    return 0
+
+
+def _mark(run: Run, file: Path, *, accepted: bool) -> None:
+    """Into the record first: from it the history can be built again."""
+    from harness.baseline.history import History
+    from harness.masking import Masker
+    from harness.record import save
+
+    run = replace(run, accepted=accepted)
     save(run, file.parent, Masker())  # its secrets were masked when it was made
     History().feed(run)
-    print(f"{run.title} on {run.node_class}: {run.timeline.ready:.1f} s to ready is normal now")
-    print(f"runs before {run.started} no longer count")
-    return 0
+
+
+def _seconds(run: Run) -> str:
+    """`cold start 60.0 s, warm start 30.0 s to ready`."""
+    starts = (f"{each.launch} start {each.timeline.ready or 0:.1f} s".removeprefix(" start ") for each in run.own)
+    return f"{', '.join(starts)} to ready"
 
 
 def _not_acceptable(run: Run) -> str:
