@@ -6,6 +6,7 @@ A bare number is refused: nobody can see whether `30` means seconds or minutes.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -157,3 +158,15 @@ DurationPerNodeClass = Annotated[
     ),
 ]
 """`60s`, or `{default: 60s, h200: 20s}`; read as seconds by node class, the plain form under `default`."""
+
+
+def class_slips(classes: Iterable[str]) -> Iterator[tuple[str | None, str]]:
+    """What looks like a slip in the keys of a `DurationPerNodeClass`: the key (None: all of it) and a sentence."""
+    given = tuple(classes)
+    for name in given:
+        if name != name.lower():
+            yield name, f"no class of node is called `{name}`, they are in lower case: write `{name.lower()}`"
+    if not given:
+        yield None, "limits nothing: give `default`"
+    elif "default" not in given:
+        yield None, "limits nothing on other classes of node: give `default` too"

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from harness import scenario
+from harness import cli, scenario
 from harness.checks.base import Params
 from harness.errors import ScenarioError, UsageError
 from harness.scenario.find import scenario_files
@@ -819,6 +819,36 @@ def test_warnings(load, tmp_path):
         "s.yaml:6:28: there is no `serve.zz` to remove",
         "s.yaml:5:10: `budgets.silence` is not below `budgets.startup`, so no hang is found by its silence",
     )
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ("60s", []),
+        ("{default: 60s, h200: 20s}", []),
+        ("{h200: 20s}", ["7:24: limits nothing on other classes of node: give `default` too"]),
+        ("{}", ["7:24: limits nothing: give `default`"]),
+        (
+            "{h200: 20s, Default: 1ms}",
+            [
+                "7:36: no class of node is called `Default`, they are in lower case: write `default`",
+                "7:24: limits nothing on other classes of node: give `default` too",
+            ],
+        ),
+        (
+            "{default: 20s, h200: 1s, H200: 2s}",
+            ["7:49: no class of node is called `H200`, they are in lower case: write `h200`"],
+        ),
+    ],
+)
+def test_a_limit_that_limits_nothing_is_remarked(tmp_path, monkeypatch, capsys, limits, said):
+    monkeypatch.chdir(tmp_path)
+    Path("s.yaml").write_text(f"{HEAD}checks:\n  warmup:\n    max-first-request: {limits}\n")
+    remarks = [f"s.yaml:{line[:5]} `checks.warmup.max-first-request`:{line[5:]}" for line in said]
+    assert list(scenario.warnings(scenario.load(Path("s.yaml")))) == remarks
+    assert cli.main(["validate", "s.yaml", "--strict"]) == (2 if said else 0)
+    out = capsys.readouterr().out
+    assert all(line in out for line in remarks)
 
 
 # --- find

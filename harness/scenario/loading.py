@@ -13,16 +13,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
+from harness.checks.base import kebab
 from harness.errors import ScenarioError
 from harness.scenario import overlays, problems, rules, yaml_source
 from harness.scenario.format import Body, Registry, body_model, registered
 from harness.scenario.merge import merge
 from harness.scenario.model import Scenario
 from harness.scenario.yaml_source import Node, Problem
+from harness.units import DurationPerNodeClass, class_slips
 
 if TYPE_CHECKING:
     from harness.checks.base import Params
@@ -163,6 +166,22 @@ class _Resolution:
         node = self._root.child("budgets") or self._root
         if body.budgets.silence >= body.budgets.startup:
             yield f"{node.mark}: `budgets.silence` is not below `budgets.startup`, so no hang is found by its silence"
+        yield from self._limits()
+
+    def _limits(self) -> Iterator[str]:
+        """Of limits by class of node: a slip in a key is a limit that limits nothing."""
+        checks = self._root.child("checks") or self._root
+        for check, params in self._registry.checks.items():
+            for name, given in params.model_fields.items():
+                node = (checks.child(check) or self._root).child(key := kebab(name))
+                if node and isinstance(node.value, dict) and _is_per_class(given):
+                    for slip, text in class_slips(node.value):
+                        at = node.keys[slip] if slip else node.mark
+                        yield f"{at}: `checks.{check}.{key}`: {text}"
+
+
+def _is_per_class(given: FieldInfo) -> bool:
+    return DurationPerNodeClass in (given.annotation, *get_args(given.annotation))
 
 
 def _anchored(root: Node, folder: Path, local: dict[str, str]) -> Node:
