@@ -197,7 +197,7 @@ def weighing(history: History, tallies: Mapping[int, Tally]) -> Weighing:
 def add(history: History, at: int, before: Tally) -> Tally:
     outcome = history.outcome(at, before.runs)
     if outcome in (SKIPPED, MASKED):
-        return Tally(unknown=True)
+        return Tally(unknown=True, cause=history.cause(at))
     return Tally(shown=before.shown + (outcome == SHOWN), passed=before.passed + (outcome == PASSED))
 
 

@@ -7,7 +7,8 @@ has it shows it with probability f in a run, one that has it not only by a false
 
 so a pass is weak evidence (one in five bad builds passes at f = 0.8) and a failure strong. f is not known: hypotheses
 are weighed over a grid of rates, which is also how the rate is learnt on the way. Builds that cannot be judged weigh
-nothing; hypotheses that only they would tell apart are one answer with several builds.
+nothing; hypotheses that only they would tell apart are one answer with several builds. Beside them the next probe goes
+aside, and what lies inside a long stretch of them is presumed to be as they are, both as in `search`.
 
 The next probe is the one from which most is expected to be learnt, the mutual information of its outcome and the
 hypothesis: A. Ben-Or and A. Hassidim, "The Bayesian Learner is Optimal for Noisy Binary Search", FOCS 2008; the unknown
@@ -17,12 +18,13 @@ rate is as in git-bayesect.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 
-from harness.bisect.search import Answer
+from harness.bisect.search import Answer, Stretch, chance, stretches
 
 FALSE_ALARM = 0.002
 """A run that shows the very signature although the build has it not: rare, as it is one sentence; but a single such run
@@ -41,6 +43,8 @@ class Tally:
     passed: int = 0
     unknown: bool = False
     """It cannot be judged."""
+    cause: str = ""
+    """Why not: neighbours with the same cause are one stretch."""
 
     @property
     def runs(self) -> int:
@@ -73,28 +77,37 @@ def posterior(size: int, tallies: Mapping[int, Tally]) -> Posterior:
     return Posterior(culprit=tuple(shares[1:]), none=shares[0], rate=rate)
 
 
-def next_probe(size: int, tallies: Mapping[int, Tally]) -> int | None:
-    """The build of which one more run is expected to tell most; None: none of them can be judged."""
-    found = informative(size, tallies)
-    return found[0] if found else None
+def next_probe(size: int, tallies: Mapping[int, Tally], *, busy: Collection[int] = ()) -> int | None:
+    """The build of which one more run is expected to tell most, ties to the middle; None: there is none to try.
 
+    `busy`: builds of which a run is under way. They are taken to tell on which side of them the change is, so that
+    several workers split the range instead of crowding where it is most even:
 
-def informative(size: int, tallies: Mapping[int, Tally]) -> list[int]:
-    """Builds that can be judged, the one of which one more run is expected to tell most first; ties to the middle."""
+        none … 40 … 80 … 120 … 160 … 199        with 80 busy, 120 says something of 81 … 199 alone
+    """
     weights, rates = _weights(size, tallies)
     total = sum(weights)
     shares = [weight / total for weight in weights]
-    # Of a build at i the hypotheses 0 … i say that it has the failure: running sums give each build in one step.
-    shows = list(accumulate(share * rate for share, rate in zip(shares, rates, strict=True)))
-    doubt = list(accumulate(share * _entropy(rate) for share, rate in zip(shares, rates, strict=True)))
-    has = list(accumulate(shares))
+    # Running sums over hypotheses give those of any part, and so each build, in one step.
+    has = [0.0, *accumulate(shares)]
+    shows = [0.0, *accumulate(share * rate for share, rate in zip(shares, rates, strict=True))]
+    doubt = [0.0, *accumulate(share * _entropy(rate) for share, rate in zip(shares, rates, strict=True))]
+    walls, unknown = [-1, *sorted(busy), size - 1], _unknown(tallies)
 
     def told(at: int) -> float:
-        chance = shows[at] + (1 - has[at]) * FALSE_ALARM
-        return _entropy(chance) - doubt[at] - (1 - has[at]) * _entropy(FALSE_ALARM)
+        """Of the part it lies in, the hypotheses up to `at` say that this build has the failure, those after not."""
+        low, high = walls[bisect_left(walls, at) - 1] + 1, walls[min(bisect_right(walls, at), len(walls) - 1)] + 1
+        free = has[high] - has[at + 1]
+        mass = has[high] - has[low]
+        seen = shows[at + 1] - shows[low] + free * FALSE_ALARM
+        bits = mass * _entropy(seen / mass) if mass > 0 else 0.0
+        return bits - (doubt[at + 1] - doubt[low]) - free * _entropy(FALSE_ALARM)
 
-    left = [at for at in range(size) if not tallies.get(at, Tally()).unknown]
-    return sorted(left, key=lambda at: (-round(told(at), 9), abs(at - size / 2)))
+    def promise(at: int) -> float:
+        return told(at) * (1.0 if tallies.get(at, Tally()).runs else chance(at, unknown))
+
+    left = [at for at in range(size) if at not in busy and _tells(at, tallies, unknown)]
+    return min(left, key=lambda at: (-round(promise(at), 9), abs(at - size / 2)), default=None)
 
 
 def decide(size: int, tallies: Mapping[int, Tally], *, asked: float) -> Answer | NoCulprit | None:
@@ -107,7 +120,7 @@ def decide(size: int, tallies: Mapping[int, Tally], *, asked: float) -> Answer |
         return NoCulprit(probability=found.none)
     for first, last in _classes(size, tallies):
         if sum(found.culprit[first - 1 : last]) >= asked:
-            return Answer(first=first, last=last)
+            return Answer(first=first, last=last, untested=tuple(at for at in range(first, last) if at not in tallies))
     return None
 
 
@@ -122,11 +135,21 @@ def probes(size: int, *, rate: float, asked: float) -> int:
     return math.ceil((math.log2(max(2, size - 1)) + math.log2(1 / (1 - asked))) / capacity)
 
 
+def _unknown(tallies: Mapping[int, Tally]) -> tuple[Stretch, ...]:
+    return stretches({at: tally.cause if tally.unknown else None for at, tally in tallies.items()})
+
+
+def _tells(at: int, tallies: Mapping[int, Tally], unknown: Collection[Stretch]) -> bool:
+    """Whether it can be judged, as far as is known."""
+    return not tallies.get(at, Tally()).unknown and not any(each.presumes(at) for each in unknown)
+
+
 def _classes(size: int, tallies: Mapping[int, Tally]) -> list[tuple[int, int]]:
     """Positions of hypotheses that no probe can tell apart: up to the next build that can be judged."""
+    unknown = _unknown(tallies)
     classes, first = [], 1
     for at in range(1, size):
-        if not tallies.get(at, Tally()).unknown or at == size - 1:
+        if _tells(at, tallies, unknown) or at == size - 1:
             classes.append((first, at))
             first = at + 1
     return classes

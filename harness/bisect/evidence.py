@@ -65,8 +65,10 @@ class Evidence:
     def _tally(self, trials: Sequence[Trial]) -> Tally:
         sides = [self.side(trial) for trial in trials]
         shown = sum(trial.judged.mark == "BAD" for trial in trials)
-        unknown = sum(isinstance(side, Unknown) for side in sides)
-        return Tally(shown=shown, passed=len(trials) - shown - unknown, unknown=unknown > 0 == shown)
+        causes = [side.cause for side in sides if isinstance(side, Unknown)]
+        passed = len(trials) - shown - len(causes)
+        unknown = bool(causes) and not shown
+        return Tally(shown=shown, passed=passed, unknown=unknown, cause=causes[0] if unknown else "")
 
 
 def _key(under: Sequence[Change]) -> tuple[str, ...]:

@@ -78,12 +78,12 @@ def targets(size: int, seen: Mapping[int, Seen], *, workers: int = 1, running: C
     """What to probe now, for the workers that are not busy with `running`; empty where there is nothing left to try."""
     before, after = window(size, seen)
     busy = sorted(at for at in running if before < at < after)
-    stretches = _stretches(seen, before, after)
-    free = set(_open(seen, before, after, stretches)) - set(busy)
+    unknown = _inside(seen, before, after)
+    free = set(_open(seen, before, after, unknown)) - set(busy)
     chosen: list[int] = []
-    for goal, spacing in _goals(_gaps(before, after, busy, stretches), workers - len(busy)):
+    for goal, spacing in _goals(_gaps(before, after, busy, unknown), workers - len(busy)):
         left = sorted(free - set(chosen))
-        promises = {at: _promise(at, goal, spacing, stretches) for at in left}
+        promises = {at: _promise(at, goal, spacing, unknown) for at in left}
         chosen += [max(left, key=promises.__getitem__)] if left else []
     return tuple(chosen)
 
@@ -91,14 +91,14 @@ def targets(size: int, seen: Mapping[int, Seen], *, workers: int = 1, running: C
 def answer(size: int, seen: Mapping[int, Seen]) -> Answer | None:
     """The builds with one of which the change came; None while a probe can still narrow them."""
     before, after = window(size, seen)
-    if _open(seen, before, after, _stretches(seen, before, after)):
+    if _open(seen, before, after, _inside(seen, before, after)):
         return None
     untested = tuple(at for at in range(before + 1, after) if at not in seen)
     return Answer(first=before + 1, last=after, untested=untested)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Stretch:
+class Stretch:
     """Neighbours among the probed that are unknown for one cause."""
 
     at: tuple[int, ...]
@@ -119,24 +119,36 @@ class _Stretch:
         return min(abs(position - at) for at in self.at)
 
 
-def _stretches(seen: Mapping[int, Seen], before: int, after: int) -> tuple[_Stretch, ...]:
-    unknown = [(at, side.cause) for at, side in sorted(seen.items()) if isinstance(side, Unknown)]
-    inside = [(at, cause) for at, cause in unknown if before < at < after]
-    groups = groupby(inside, key=lambda pair: pair[1])
-    return tuple(_Stretch(at=tuple(at for at, _ in group)) for _, group in groups)
+def stretches(causes: Mapping[int, str | None]) -> tuple[Stretch, ...]:
+    """Of probed builds and why each cannot be judged (None: it can), the neighbours with one cause."""
+    groups = groupby(sorted(causes.items()), key=lambda pair: pair[1])
+    return tuple(Stretch(at=tuple(at for at, _ in group)) for cause, group in groups if cause is not None)
 
 
-def _open(seen: Mapping[int, Seen], before: int, after: int, stretches: Iterable[_Stretch]) -> list[int]:
+def chance(position: int, unknown: Iterable[Stretch]) -> float:
+    """That a build beside such stretches can be judged: at distance d from one of width w it is taken as d / (d + w).
+
+    One unknown build sends the next probe a few places aside, a stretch of forty sends it forty. The edges of a closed
+    stretch are bisected as any other range.
+    """
+    distances = [(each.distance(position), each.width) for each in unknown if not each.closed]
+    return min((far / (far + width) for far, width in distances), default=1.0)
+
+
+def _inside(seen: Mapping[int, Seen], before: int, after: int) -> tuple[Stretch, ...]:
+    unknown = {at: side.cause for at, side in seen.items() if isinstance(side, Unknown)}
+    return stretches({at: cause for at, cause in unknown.items() if before < at < after})
+
+
+def _open(seen: Mapping[int, Seen], before: int, after: int, unknown: Iterable[Stretch]) -> list[int]:
     """Builds that are worth a probe."""
-    return [
-        at for at in range(before + 1, after) if at not in seen and not any(each.presumes(at) for each in stretches)
-    ]
+    return [at for at in range(before + 1, after) if at not in seen and not any(each.presumes(at) for each in unknown)]
 
 
-def _gaps(before: int, after: int, busy: Iterable[int], stretches: Iterable[_Stretch]) -> list[tuple[int, int]]:
+def _gaps(before: int, after: int, busy: Iterable[int], unknown: Iterable[Stretch]) -> list[tuple[int, int]]:
     """What lies between the window's edges, running probes and stretches whose inside is presumed."""
     walls = [(before, before), *((at, at) for at in busy), (after, after)]
-    walls += [(each.at[0], each.at[-1]) for each in stretches if each.closed]
+    walls += [(each.at[0], each.at[-1]) for each in unknown if each.closed]
     return [(left[1], right[0]) for left, right in pairwise(sorted(walls)) if right[0] > left[1]]
 
 
@@ -151,13 +163,6 @@ def _goals(gaps: list[tuple[int, int]], count: int) -> Iterator[tuple[float, flo
         yield from ((left + spacing * (point + 1), spacing) for point in range(number))
 
 
-def _promise(position: int, goal: float, spacing: float, stretches: Iterable[_Stretch]) -> float:
-    """How much a probe there is worth: near to where it splits evenly, far from what cannot be judged.
-
-    The chance that a build at distance d from an unknown stretch of width w can be judged is taken as d / (d + w): one
-    unknown build sends the next probe a few places aside, a stretch of forty sends it forty. The edges of a closed
-    stretch are bisected as any other range.
-    """
-    even = 1 / (1 + ((position - goal) / spacing) ** 2) ** 2
-    distances = [(each.distance(position), each.width) for each in stretches if not each.closed]
-    return even * min((far / (far + width) for far, width in distances), default=1.0)
+def _promise(position: int, goal: float, spacing: float, unknown: Iterable[Stretch]) -> float:
+    """How much a probe there is worth: near to where it splits evenly, far from what cannot be judged."""
+    return chance(position, unknown) / (1 + ((position - goal) / spacing) ** 2) ** 2

@@ -81,18 +81,21 @@ class Weighing:
     def answer(self) -> Answer | NoCulprit | None:
         found = confidence.decide(self.size, self.tallies, asked=self.asked)
         if isinstance(found, Answer) and self.fix:
-            return Answer(first=self.size - found.last, last=self.size - found.first)
+            first, last = self.size - found.last, self.size - found.first
+            return Answer(first=first, last=last, untested=tuple(self._place(at) for at in reversed(found.untested)))
         return found
 
     def targets(self, *, workers: int, running: Collection[int]) -> tuple[int, ...]:
-        best = (self._place(at) for at in confidence.informative(self.size, self.tallies))
-        return tuple([at for at in best if at not in running][: workers - len(running)])
+        busy = [self._place(at) for at in running]
+        while len(busy) < workers and (at := confidence.next_probe(self.size, self.tallies, busy=busy)) is not None:
+            busy.append(at)
+        return tuple(self._place(at) for at in busy[len(running) :])
 
     def matters(self, position: int) -> bool:
         return 0 <= position < self.size
 
     def after(self, position: int) -> tuple[int, ...]:
-        return tuple(at for at in self.targets(workers=3, running=()) if at != position)
+        return self.targets(workers=3, running=(position,))
 
     @property
     def words(self) -> str:
