@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from harness.bisect import beginning, outcome, rendering
 from harness.bisect.bench import Bench
 from harness.bisect.choosing import Ends
-from harness.bisect.driver import Driver, Wish
+from harness.bisect.driver import Driver
 from harness.bisect.memory import Memory
 from harness.bisect.ranges import Range
+from harness.bisect.wish import Wish
 from harness.known import Patch, beside
 
 CHASED = "the one that is chased"
@@ -185,6 +186,21 @@ def test_what_changes_its_mind_is_no_culprit(search):
     assert told.ending == "flaky"
     assert "release:0.3.0 was BAD" in told.sentence
     assert "--confidence" in told.fix_hint
+
+
+def test_what_cannot_be_run_once_more_is_told_and_the_answer_stays(search, monkeypatch):
+    history = History(8, [Bug(CHASED, 3, 7)])
+    answer = history.answer
+
+    def once(at, under):
+        if at == 3 and sum(build == 3 for build, _ in history.executed) > 1:
+            return bisecting.run(verdict="ERROR", blame="node", reason="the port was taken")
+        return answer(at, under)
+
+    monkeypatch.setattr(history, "answer", once)
+    told = search(history)()
+    assert told.culprits == ("release:0.3.0",)
+    assert told.notes == ("release:0.3.0 could not be run once more: the port was taken",)
 
 
 def test_the_merge_base_is_judged_first(search):

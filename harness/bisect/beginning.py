@@ -12,9 +12,9 @@ from harness import __version__, clock, node, recorder
 from harness.bisect import outcome
 from harness.bisect.bench import Bench
 from harness.bisect.choosing import Ends
-from harness.bisect.driver import Wish
 from harness.bisect.memory import Memory
 from harness.bisect.outcome import Bisection
+from harness.bisect.wish import Wish
 from harness.errors import UsageError
 from harness.record import writable
 

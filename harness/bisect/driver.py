@@ -7,25 +7,27 @@ Everything that was found out is on disk after each probe, as ordinary runs; the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from harness import clock, wanted
-from harness.bisect import ends, forecast, ladder, marks, outcome, pool, strategies
+from harness.bisect import ends, forecast, ladder, marks, pool, strategies
 from harness.bisect.bench import Bench
 from harness.bisect.confidence import NoCulprit
 from harness.bisect.ends import Unfit
 from harness.bisect.evidence import Evidence
 from harness.bisect.examine import Trial
+from harness.bisect.ledger import Ledger
 from harness.bisect.marks import Chased
 from harness.bisect.outcome import Bisection
 from harness.bisect.pool import Pool
 from harness.bisect.ranges import Range
 from harness.bisect.search import Answer
 from harness.bisect.strategies import Strategy
+from harness.bisect.wish import Examine, Wish
 from harness.build import Build
 from harness.errors import Interrupted
-from harness.events import Event, OnEvent
+from harness.events import OnEvent
 from harness.known import Change, way_around
 from harness.record import Run
 from harness.report import compare
@@ -37,42 +39,17 @@ runs of ten is missed in 3 % of searches."""
 WORTH_NAMING = 0.01
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
-    """What is looked for, and how hard."""
-
-    signature: str | None = None
-    """As people name one, resolved; None: whatever the bad end shows."""
-    also: tuple[str, ...] = ()
-    allow_unreached: bool = False
-    """A build that refuses the subject counts as one before the change."""
-    confidence: float | None = None
-    """For a failure that comes and goes: the probability that the answer is right."""
-    jobs: int = 1
-    prefetch: bool = True
-    """Environments of what may come next are made while a probe runs; not where seconds are judged."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Examine:
-    """One probe, as a job."""
-
-    bench: Bench
-    build: Build
-    chased: Chased
-    nth: int = 0
-
-    def __call__(self, on_event: OnEvent) -> Trial:
-        return self.bench.examine(self.build, self.chased, nth=self.nth, on_event=on_event)
-
-
 class Driver:
-    """Carries one bisection out. `told` is its record as far as it is known."""
+    """Carries one bisection out; `told` is its record as far as it is known."""
 
     def __init__(self, told: Bisection, bench: Bench, wish: Wish, *, folder: Path, on_event: OnEvent) -> None:
-        self.told, self._bench, self._wish = told, bench, wish
-        self._folder, self._on_event = folder, on_event
+        self._ledger, self._bench, self._wish = Ledger(told, folder=folder, on_event=on_event), bench, wish
+        self._on_event = on_event
         self._evidence = Evidence(fix=bench.fix, allow_unreached=wish.allow_unreached)
+
+    @property
+    def told(self) -> Bisection:
+        return self._ledger.told
 
     def carry_out(self, builds: Range) -> Bisection:
         """Find the change.
@@ -85,16 +62,16 @@ class Driver:
             with pool.choose(self._wish.jobs, self._on_event) as workers:
                 self._find(builds, workers)
         except Unfit as error:
-            self._update(ending=error.ending, sentence=error.sentence, fix_hint=error.hint)
+            self._ledger.update(ending=error.ending, sentence=error.sentence, fix_hint=error.hint)
         except (Interrupted, KeyboardInterrupt):
-            self._update(state="interrupted", ended=clock.utc())
+            self._ledger.update(state="interrupted", ended=clock.utc())
             raise
-        self._update(state="finished", ended=clock.utc(), ladder=ladder.rungs(self.told.probes))
-        return self.told
+        self._ledger.update(state="finished", ended=clock.utc(), ladder=ladder.rungs(self._ledger.told.probes))
+        return self._ledger.told
 
     def _find(self, builds: Range, workers: Pool) -> None:
         self._begin(builds)
-        self._say(f"{self._forecast(builds)}, after the two ends")
+        self._ledger.say(f"{self._forecast(builds)}, after the two ends")
         older, newer = builds.builds[0], builds.builds[-1]
         chased = self._chase(older if self._bench.fix else newer)
         self._verify_good(newer if self._bench.fix else older, chased)
@@ -102,8 +79,8 @@ class Driver:
         while finer:
             builds = finer
             self._begin(builds)
-            self._update(range=tuple(map(str, builds.builds)), predicted=self._forecast(builds))
-            self._say(self.told.predicted)
+            self._ledger.update(range=tuple(map(str, builds.builds)), predicted=self._forecast(builds))
+            self._ledger.say(self._ledger.told.predicted)
             found = self._search(builds, chased, workers)
             finer = self._finer(builds, found, chased)
         if self._wish.confidence is None:
@@ -118,20 +95,19 @@ class Driver:
         try:
             return finer and self._from_merge_base(finer, chased)
         except Unfit as error:
-            self._update(notes=(*self.told.notes, error.sentence))
+            self._ledger.note(error.sentence)
             return None
 
     def _begin(self, builds: Range) -> None:
         """Search these builds from now on."""
-        new = tuple(note for note in builds.notes if note not in self.told.notes)
-        self._update(notes=(*self.told.notes, *new))
+        self._ledger.note(*builds.notes)
         self._bench = replace(self._bench, order=tuple(map(str, builds.builds)))
 
     # --- the ends
 
     def _chase(self, bad: Build) -> Chased:
         """The failure that the bad end shows; one that was named may be behind others."""
-        self._say(f"bad end {bad}")
+        self._ledger.say(f"bad end {bad}")
         passed: list[Run] = []
         runs, under = self._shown(bad, nth=0)
         while self._wish.confidence and runs[-1].verdict == "PASS" and len(passed) < ATTEMPTS:
@@ -141,11 +117,11 @@ class Driver:
             ends.check_bad(bad, runs[-1], self._wish.signature)
         except Unfit:
             unjudged = marks.unjudged(runs[-1])
-            self._tell(bad, Trial(runs=runs, judged=unjudged, under=under, plain=unjudged), "bad end")
+            self._ledger.tell(bad, Trial(runs=runs, judged=unjudged, under=under, plain=unjudged), "bad end")
             raise
         chased = marks.chased(runs[-1], also=self._wish.also, known=self._bench.known_of(runs[-1]))
         self._evidence.prove(under, shown=True)
-        self._update(signature=chased.signature, stop=chased.stop)
+        self._ledger.update(signature=chased.signature, stop=chased.stop)
         for run in passed:
             self._note(bad, self._trial((run,), chased), "bad end")
         self._note(bad, self._trial(runs, chased, under), "bad end")
@@ -171,7 +147,7 @@ class Driver:
         return Trial(runs=runs, judged=judged, under=under, plain=plain)
 
     def _verify_good(self, good: Build, chased: Chased) -> None:
-        self._say(f"good end {good}")
+        self._ledger.say(f"good end {good}")
         trial = self._examine(good, chased, "good end")
         if trial.judged.mark == "BAD" and self._wish.confidence:
             return  # it is evidence that no build brought it, and is weighed
@@ -183,7 +159,7 @@ class Driver:
         base = builds.merge_base
         if base is None or base in builds.builds:
             return builds
-        self._say(f"merge base {base}")
+        self._ledger.say(f"merge base {base}")
         trial = self._examine(base, chased, "merge base")
         side = self._evidence.side(trial)
         if side == "after":
@@ -201,7 +177,7 @@ class Driver:
             found = now.answer()
             for position in workers.running:
                 if found or not now.matters(position):
-                    self._say(f"{builds.builds[position]} cannot matter any more")
+                    self._ledger.say(f"{builds.builds[position]} cannot matter any more")
                     workers.cancel(position)
             if isinstance(found, NoCulprit):
                 raise ends.no_culprit(builds.builds[0], builds.builds[-1], found)
@@ -218,7 +194,7 @@ class Driver:
     def _submit(self, builds: Range, chased: Chased, workers: Pool, now: Strategy) -> None:
         for position in now.targets(workers=self._wish.jobs, running=workers.running):
             build = builds.builds[position]
-            self._say(f"probe {build}, {now.words}")
+            self._ledger.say(f"probe {build}, {now.words}")
             nth = len(self._evidence.trials[build]) if build in self._evidence.trials else 0
             workers.submit(position, Examine(bench=self._bench, build=build, chased=chased, nth=nth))
         if not workers.running:
@@ -242,12 +218,12 @@ class Driver:
         self._note(build, trial, role)
         if self._evidence.unproven(trial):
             bad = self._evidence.bad()
-            self._say(f"does {bad} still show it {trial.words}?")
+            self._ledger.say(f"does {bad} still show it {trial.words}?")
             proof = self._trial(
                 (self._bench.observe(bad, trial.under, on_event=self._on_event),), chased, under=trial.under
             )
             self._evidence.prove(trial.under, shown=proof.judged.mark == "BAD")
-            self._tell(bad, proof, "proof")
+            self._ledger.tell(bad, proof, "proof")
 
     # --- the answer
 
@@ -255,23 +231,25 @@ class Driver:
         """The two builds that were found, once more: what changes its mind is no culprit."""
         for build in (before, first):
             earlier = self._evidence.trials[build][0]
-            self._say(f"once more {build}")
+            self._ledger.say(f"once more {build}")
             workers.submit(-1, Examine(bench=self._bench, build=build, chased=chased, nth=1))
             _, trial = workers.wait()
-            self._tell(build, trial, "again")
-            if trial.judged.mark != earlier.judged.mark:
+            self._ledger.tell(build, trial, "again")
+            if trial.judged.mark == "SKIP":
+                self._ledger.note(f"{build} could not be run once more: {trial.judged.why}")
+            elif trial.judged.mark != earlier.judged.mark:
                 raise ends.flaky(build, earlier.judged, trial.judged)
 
     def _answer(self, builds: Range, found: Answer) -> None:
         culprits = tuple(str(builds.builds[at]) for at in range(found.first, found.last + 1))
         before, last = builds.builds[found.first - 1], builds.builds[found.last]
         lead = f"{builds.lead(before, last)}: " if builds.lead else ""
-        self._update(
+        self._ledger.update(
             ending="found" if found.single else "range",
             culprits=culprits,
             before=str(before),
             untested=tuple(str(builds.builds[at]) for at in found.untested),
-            sentence=f"{lead}{ends.answered(culprits, self.told, self._reason(builds, found))}",
+            sentence=f"{lead}{ends.answered(culprits, self._ledger.told, self._reason(builds, found))}",
             log=builds.log(before, last) if builds.log else "",
             packages=self._packages(before, last),
             posterior=self._posterior(builds),
@@ -299,20 +277,7 @@ class Driver:
 
     def _note(self, build: Build, trial: Trial, role: str) -> None:
         self._evidence.add(build, trial)
-        self._tell(build, trial, role)
-
-    def _tell(self, build: Build, trial: Trial, role: str) -> None:
-        made = ladder.probe(build, trial, role)
-        self._update(probes=(*self.told.probes, made))
-        lead = f" {trial.words}" if trial.under else ""
-        self._on_event(Event(kind="mark", text=f"{made.mark} {build}{lead}: {made.why}"))
-
-    def _say(self, text: str) -> None:
-        self._on_event(Event(kind="notice", text=text))
-
-    def _update(self, **changes: object) -> None:
-        self.told = replace(self.told, **changes)  # type: ignore[arg-type]  # names of its own fields
-        outcome.save(self.told, self._folder)
+        self._ledger.tell(build, trial, role)
 
     def _forecast(self, builds: Range) -> str:
         return forecast.words(len(builds.builds), self._bench, jobs=self._wish.jobs, asked=self._wish.confidence)

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from harness.bisect.bench import Bench
     from harness.bisect.choosing import Ends
-    from harness.bisect.driver import Wish
     from harness.bisect.from_junit import Red
     from harness.bisect.outcome import Bisection
     from harness.bisect.ranges import Range
+    from harness.bisect.wish import Wish
     from harness.build import Build
 
 EXIT = {"found": 0, "range": 1, "not reproduced": 1, "no culprit": 1, "flaky": 1, "error": 3}
@@ -94,7 +94,7 @@ def _one(words: argparse.Namespace) -> int:
 
 def _wish(words: argparse.Namespace, *, prefetch: bool) -> Wish:
     from harness import wanted
-    from harness.bisect.driver import Wish
+    from harness.bisect.wish import Wish
 
     return Wish(
         signature=wanted.resolve(words.signature) if words.signature else None,
