@@ -36,6 +36,9 @@ _NOISE = re.compile(r" *([+~-] \S+==|Downloading |Downloaded )")
 _UV_KEPT = re.compile(
     r"UV_(DEFAULT_INDEX|INDEX|EXTRA_INDEX|OFFLINE|HTTP|.*CERT|.*TLS|INSECURE|KEYRING|CONCURRENT|FIND_LINKS|LOCK)"
 )
+_TORCH = re.compile(r"torch==\S+\+cpu|Failed to fetch.*torch")
+"""The one package that the index lacks: that is the recipe's trouble, not the network's."""
+_UNREACHED = re.compile(r"Failed to fetch|error sending request|dns error|timed out|Network connectivity is disabled")
 _DROPPED = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE")
 
 
@@ -245,6 +248,9 @@ def _failed(site: Site, step: str, why: str, tail: Sequence[str] | collections.d
     what = f"{site.recipe.requirement}: the step '{step}' failed ({why}){quoted}"
     if re.search(r"No space left on device|os error 28\b|Disk quota exceeded|os error 122\b", text):
         return NodeError(what, fix="free some disk (`harness env prune`), or set HARNESS_CACHE to a folder with 4 GB")
+    if _UNREACHED.search(text) and not _TORCH.search(" ".join(text.split())):
+        fix = "the package index cannot be reached: try again, or name a mirror in UV_DEFAULT_INDEX"
+        return NodeError(what, fix=f"{fix}; the whole output is in {site.entry.log}")
     return BuildError(what, fix=f"{_advice(site, text)}; the whole output is in {site.entry.log}")
 
 
@@ -253,10 +259,8 @@ def _advice(site: Site, text: str) -> str:
     flat = " ".join(text.split())
     if re.search(rf"no version of {distribution}==|{distribution} was not found", flat):
         return _nearest(site)
-    if re.search(r"torch==\S+\+cpu|Failed to fetch.*torch", flat):
+    if _TORCH.search(flat):
         return "name a folder with the CPU wheel of that torch in PIP_FIND_LINKS, or let PyTorch's CPU index be reached"
-    if re.search(r"Failed to fetch|error sending request|dns error|timed out|Network connectivity is disabled", flat):
-        return "the package index cannot be reached: try again, or name a mirror in UV_DEFAULT_INDEX"
     return "try again"
 
 
