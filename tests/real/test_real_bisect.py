@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness import cli
+from harness import cli, environment, node
 from harness.bisect import outcome
 
 SHIPPED = Path(__file__).parents[2] / "scenarios"
@@ -75,14 +75,15 @@ def in_function(text, name, statement):
 
 
 @pytest.fixture(scope="session")
-def history(tmp_path_factory, vllm_environment):
+def history(tmp_path_factory, vllm_build):
     """320 commits of a release's own sources.
 
     211 … a crash in the engine · 120 … 259 a crash in front of it · 150 … 155 no package at all · 37 … a crash in seven
     starts of ten, where $FLAKY is set
     """
     folder = tmp_path_factory.mktemp("history")
-    site = next(vllm_environment.python.parent.parent.glob("lib/python3*/site-packages"))
+    installed = environment.provide(vllm_build, node.read())
+    site = next(installed.python.parent.parent.glob("lib/python3*/site-packages"))
     for source in (site / "vllm").rglob("*.py"):
         target = folder / source.relative_to(site)
         target.parent.mkdir(parents=True, exist_ok=True)
