@@ -31,7 +31,7 @@ from pypi_simple import (
     UnsupportedRepoVersionError,
 )
 
-from harness.environment.installer import find_links
+from harness.environment.uv_words import find_links
 from harness.errors import NodeError, UsageError
 from harness.masking import Masker
 

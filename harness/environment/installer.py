@@ -23,6 +23,7 @@ from harness.build import Build
 from harness.clock import Deadline
 from harness.environment import bytecode, interpreter
 from harness.environment.envcache import Entry
+from harness.environment.uv_words import find_links, index_options, variables
 from harness.errors import BuildError, HarnessError, NodeError
 from harness.masking import Masker
 from harness.runtimes.vllm_recipes import PROGRAM, Recipe
@@ -32,14 +33,9 @@ TAIL_LINES = 15
 _WANTED = "wanted.txt"
 _TOLD = re.compile(r"(Resolved|Prepared|Installed) \d+ packages? in ")
 _NOISE = re.compile(r" *([+~-] \S+==|Downloading |Downloaded )")
-# Of uv's own variables only those that say how an index is reached; the others would silently change what is installed.
-_UV_KEPT = re.compile(
-    r"UV_(DEFAULT_INDEX|INDEX|EXTRA_INDEX|OFFLINE|HTTP|.*CERT|.*TLS|INSECURE|KEYRING|CONCURRENT|FIND_LINKS|LOCK)"
-)
 _TORCH = re.compile(r"torch==\S+\+cpu|Failed to fetch.*torch")
 """The one package that the index lacks: that is the recipe's trouble, not the network's."""
 _UNREACHED = re.compile(r"Failed to fetch|error sending request|dns error|timed out|Network connectivity is disabled")
-_DROPPED = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,26 +105,6 @@ def _install_argv(site: Site, pins: Sequence[str] | None) -> list[str]:
     argv = [uv.find_uv_bin(), "pip", "install", "--python", str(site.entry.python), "--requirements", str(wanted)]
     argv += ["--no-deps"] if pins else ["--overrides", str(overrides)]
     return [*argv, *index_options(site.recipe)]
-
-
-def index_options(recipe: Recipe) -> list[str]:
-    """Where wheels come from besides the index: folders of $PIP_FIND_LINKS, and the server's torch if none has it."""
-    places = find_links()
-    options = [option for place in places for option in ("--find-links", place)]
-    for backend in recipe.values("torch_backend"):
-        if not any(_has_torch(place, backend) for place in places):
-            options += ["--torch-backend", backend]
-    return options
-
-
-def find_links() -> list[str]:
-    """$PIP_FIND_LINKS, which uv does not read itself; folders that are not there are left out, as pip does."""
-    words = os.environ.get("PIP_FIND_LINKS", "").split()
-    return [word for word in words if "://" in word or Path(word).is_dir()]
-
-
-def _has_torch(place: str, backend: str) -> bool:
-    return any(f"+{backend}" in wheel.name.replace("%2B", "+") for wheel in Path(place).glob("torch-*.whl"))
 
 
 def _add_aliases(site: Site, found: interpreter.Interpreter) -> None:
@@ -204,7 +180,7 @@ def _process(site: Site, argv: list[str]) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
         argv,
         cwd="/",  # not in a project: its pyproject.toml would steer uv, also one above the cache
-        env=_environment(site.entry.cache),
+        env=variables(site.entry.cache),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -225,21 +201,6 @@ def _process(site: Site, argv: list[str]) -> Iterator[subprocess.Popen[str]]:
 def _kill(process: subprocess.Popen[str]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-
-
-def _environment(cache: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in _DROPPED and _uv_may_see(name)}
-    own = {
-        "UV_CACHE_DIR": str(cache / "uv"),
-        "UV_LINK_MODE": "hardlink",
-        "UV_NO_PROGRESS": "1",
-        "UV_PYTHON_DOWNLOADS": "never",
-    }
-    return {**kept, **own}
-
-
-def _uv_may_see(name: str) -> bool:
-    return not name.startswith("UV_") or bool(_UV_KEPT.match(name))
 
 
 def _failed(site: Site, step: str, why: str, tail: Sequence[str] | collections.deque[str]) -> HarnessError:
@@ -294,7 +255,7 @@ def _resolve(site: Site, name: str, wanted: str, way: str) -> str | None:
         done = subprocess.run(
             argv,
             cwd="/",
-            env=_environment(site.entry.cache),
+            env=variables(site.entry.cache),
             capture_output=True,
             text=True,
             timeout=30,
