@@ -251,7 +251,7 @@ refs: [vllm#1]
 runtime: vllm
 model: m
 revision: r
-serve: {tensor-parallel-size: 1, flag: {a: [1]}, more: {repeat: [a, b]}}
+serve: {tensor-parallel-size: 1, speculative-config: {method: ngram}, flag: {a: [1]}, more: {repeat: [a, b]}}
 env: {X: y, Z: {from: W}}
 needs: {gpus: 1, gpu-memory-gib: 1.5, nodes: 1}
 budgets: {startup: 1h, silence: 10m}
@@ -337,7 +337,7 @@ def test_names_of_variables_are_judged_alike_wherever_they_are_set(tmp_path, hol
     words = holders.split()
     line = ": {".join([*words, name])
     file = tmp_path / "s.yaml"
-    file.write_text(f"{HEAD}{line}: x{'}' * len(words)}\n")
+    file.write_text(f"{HEAD.replace('runtime: vllm', 'serve: {speculative-config: {}}')}{line}: x{'}' * len(words)}\n")
     with pytest.raises(ScenarioError) as caught:
         scenario.load(file)
     where = ".".join([*words, name.strip('"')])
@@ -377,6 +377,80 @@ def test_numbers_that_no_server_could_be_asked_for(tmp_path, check, name, most):
     assert caught.value.what.startswith(f"{tmp_path / 's.yaml'}:6:")
     with pytest.raises(ScenarioError, match=rf"`checks.{check}.{name}`"):
         load("1e23")
+
+
+SPECULATES = "serve: {speculative-config: {method: ngram}}\n"
+KNOWN_CORPORA = "; known are smoke_en, a file of yours starts with ./"
+SAME = "that launch would be the same as the scenario's own; compare with one that differs"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("checks: {same_output: {against: no speculation}}", f"5:33: `checks.same_output.against`: {SAME}"),
+        ("checks: {same_output: {against: {serve: {x: null}}}}", f"5:33: `checks.same_output.against`: {SAME}"),
+        ("checks: {same_output: {against: {env: {A: null}}}}", f"5:33: `checks.same_output.against`: {SAME}"),
+        (
+            "serve: {a: 1, b: {c: 2}}\nchecks: {same_output: {against: {serve: {a: 1, b: {c: 2}}}}}",
+            f"6:33: `checks.same_output.against`: {SAME}",
+        ),
+        (
+            "serve: {enforce-eager: true}\nchecks: {same_output: {against: eager}}",
+            f"6:33: `checks.same_output.against`: {SAME}",
+        ),
+        (
+            SPECULATES + "checks: {spec_decode: {against: {serve: {x: null}}}}",
+            f"6:33: `checks.spec_decode.against`: {SAME}",
+        ),
+        (
+            'when: [{builds: "<1", serve: {y: 1}, env: {x: a}}]\nchecks: {same_output: {against: {serve: {x: null}}}}',
+            f"6:33: `checks.same_output.against`: {SAME}",
+        ),
+        (
+            "checks: {spec_decode: {}}",
+            "5:10: `checks.spec_decode` would test nothing: give `speculative-config` in `serve`",
+        ),
+        (
+            SPECULATES + "checks: {spec_decode: {}}\nvariants: {v: {serve: {speculative-config: null}}}",
+            "6:10: `checks.spec_decode` would test nothing: give `speculative-config` in `serve`",
+        ),
+        (
+            "checks: {perplexity: {corpus: me}}",
+            '5:31: unknown corpus "me" in `checks.perplexity.corpus`' + KNOWN_CORPORA,
+        ),
+        (
+            "checks: {perplexity: {corpus: smoke-en}}",
+            '5:31: unknown corpus "smoke-en" in `checks.perplexity.corpus`; did you mean `smoke_en`?',
+        ),
+    ],
+)
+def test_what_would_test_nothing_is_refused_where_the_file_alone_says_so(tmp_path, text, message):
+    file = tmp_path / "s.yaml"
+    file.write_text(HEAD + text + "\n")
+    with pytest.raises(ScenarioError) as caught:
+        scenario.load_file(file)
+    assert caught.value.what == f"{file}:{message}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SPECULATES + "checks: {same_output: {against: no speculation}}",
+        "checks: {same_output: {against: no prefix cache}}",
+        "checks: {same_output: {against: {serve: {x: null}, build: 0.31.0}}}",
+        'when: [{builds: "<1", serve: {x: 1}}]\nchecks: {same_output: {against: {serve: {x: null}}}}',
+        'when: [{builds: "<1", env: {x: a}}]\nchecks: {same_output: {against: {env: {x: null}}}}',
+        'when: [{builds: "<1", serve: {speculative-config: {}}}]\nchecks: {spec_decode: {against: no speculation}}',
+        "serve: {config: flags.yaml}\nchecks: {spec_decode: {}}",
+        "serve: {spec-method: ngram}\nchecks: {spec_decode: {}}",
+        "checks: {perplexity: {corpus: ./mine.txt}}",
+        "checks: {perplexity: {corpus: /where/mine}}",
+    ],
+)
+def test_what_a_build_a_rule_or_a_file_may_still_decide_is_left_to_them(tmp_path, text):
+    file = tmp_path / "s.yaml"
+    file.write_text(HEAD + text + "\n")
+    assert scenario.load(file).checks
 
 
 def test_a_file_that_is_only_a_replacement(refused):

@@ -137,6 +137,10 @@ class Runtime(Protocol):
     @property
     def counters(self) -> CounterNames: ...
     @property
+    def switches(self) -> Mapping[str, tuple[str, ...]]:
+        """Patterns of flags, by the check that tests nothing unless one of them is given."""
+
+    @property
     def references(self) -> Mapping[str, Reference]:
         """Second launches by the words that a check may name under `against`."""
 

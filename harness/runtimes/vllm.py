@@ -89,6 +89,10 @@ class Vllm:
         return vllm_facts.COUNTERS
 
     @property
+    def switches(self) -> Mapping[str, tuple[str, ...]]:
+        return vllm_facts.SWITCHES
+
+    @property
     def references(self) -> Mapping[str, Reference]:
         return vllm_facts.REFERENCES
 

@@ -162,6 +162,10 @@ BLOCK = ("vllm:cache_config_info", "block_size")
 CONTEXT_FLAGS = ("decode-context-parallel-size", "prefill-context-parallel-size")
 """Flags whose ranks share one context: a cache block of all of them is so many times longer."""
 
+SWITCHES: Mapping[str, tuple[str, ...]] = {
+    # `config` names a file of further flags.
+    "spec_decode": ("speculative-config", "spec-*", "config"),
+}
 REFERENCES: Mapping[str, Reference] = {
     # Without drafts there is nothing to replay: 0.30.0 refuses the flag then (Model Runner V2).
     "no speculation": Reference(serve={"speculative-config": None, "use-replayssm": None}, removes="spec_decode"),

@@ -6,7 +6,7 @@ Only shapes are here. What a value means (flags that are ours, parallel sizes, w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
@@ -177,8 +177,10 @@ class RuntimeWords:
     own_flags: frozenset[str]
     parallel_flags: tuple[str, ...]
     subjects: frozenset[str]
-    references: frozenset[str] = frozenset()
-    """Words for a second launch: `no speculation`."""
+    references: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Words for a second launch (`no speculation`), and the flags that they are merged over the scenario's."""
+    switches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Patterns of flags, by the check that tests nothing unless one of them is given."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -187,12 +189,14 @@ class Registry:
 
     runtimes: Mapping[str, RuntimeWords]
     checks: Mapping[str, type[Params]]
+    corpora: frozenset[str] = frozenset()
+    """Texts of the harness that a check may name without a path; none: any name will do."""
 
 
 @lru_cache(maxsize=1)
 def registered() -> Registry:
     """The runtimes and checks of this harness; imported only when the first scenario is read."""
-    from harness.checks import CHECKS  # noqa: PLC0415 - scenario <- check <- client would be a heavy circle
+    from harness.checks import CHECKS, CORPORA  # noqa: PLC0415 - scenario <- check <- client would be a heavy circle
     from harness.runtimes import RUNTIMES  # noqa: PLC0415
 
     words = {
@@ -200,11 +204,16 @@ def registered() -> Registry:
             own_flags=runtime.own_flags,
             parallel_flags=runtime.parallel_flags,
             subjects=frozenset(runtime.subjects),
-            references=frozenset(runtime.references),
+            references={word: reference.serve for word, reference in runtime.references.items()},
+            switches=runtime.switches,
         )
         for name, runtime in RUNTIMES.items()
     }
-    return Registry(runtimes=words, checks={name: check.params for name, check in CHECKS.items()})
+    return Registry(
+        runtimes=words,
+        checks={name: check.params for name, check in CHECKS.items()},
+        corpora=frozenset(file.stem for file in CORPORA.glob("*.txt")),
+    )
 
 
 @lru_cache(maxsize=8)

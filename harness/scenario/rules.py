@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from fnmatch import fnmatchcase
 
 from harness.build import parse
 from harness.errors import UsageError
 from harness.scenario.format import FLAG_PATTERN, Registry, RuntimeWords
-from harness.scenario.merge import merge
+from harness.scenario.merge import located, merge
 from harness.scenario.problems import described, did_you_mean
 from harness.scenario.yaml_source import Mark, Node, Problem
 
@@ -32,6 +33,8 @@ def problems(root: Node, registry: Registry) -> Iterator[Problem]:
     yield from _limits_of_starts(root)
     for check, node in _entries(root.child("checks")):
         yield from _against(node.child("against"), f"checks.{check}.against", root, serve, words)
+        yield from _switched_off(check, root, serve, words)
+        yield from _corpus(node.child("corpus"), f"checks.{check}.corpus", registry)
     for index, rule in enumerate(_items(root.child("when"))):
         yield from _when(rule, index, root, serve, words)
 
@@ -158,6 +161,10 @@ def _limits_of_starts(root: Node) -> Iterator[Problem]:
 def _against(node: Node | None, where: str, root: Node, serve: Node, words: RuntimeWords) -> Iterator[Problem]:
     if node and isinstance(node.value, str) and node.value and words.references and node.value not in words.references:
         yield Problem.at(node.mark, f'unknown launch "{node.value}" in `{where}`{_meant(node.value, words.references)}')
+    if node and _is_the_same(node, root, serve, words):
+        yield Problem.at(
+            node.mark, f"`{where}`: that launch would be the same as the scenario's own; compare with one that differs"
+        )
     if not node or not isinstance(node.value, dict):
         return
     yield from _overrides(node, where, root, serve, words)
@@ -167,6 +174,52 @@ def _against(node: Node | None, where: str, root: Node, serve: Node, words: Runt
             parse(build.value)
         except UsageError as error:
             yield Problem.at(build.mark, f"`{where}.build`: {error.what}; {error.fix}")
+
+
+def _is_the_same(other: Node, root: Node, serve: Node, words: RuntimeWords) -> bool:
+    """Whether a second launch changes nothing, whatever build it is: no `when` rule touches what it changes."""
+    named = words.references.get(other.value) if isinstance(other.value, str) else None
+    if isinstance(other.value, dict) and _keys(other) and set(other.value) <= {"serve", "env"}:
+        changed = {name: _mapping(other.child(name), other) for name in ("serve", "env")}
+    elif named is not None:
+        changed = {"serve": located(dict(named), other.mark)}
+    else:
+        return False
+    base = {"serve": serve, "env": _mapping(root.child("env"), root)}
+    touched = {name: _touched(root, name) for name in base}
+    return any(map(_keys, changed.values())) and all(
+        merge(base[name], each).plain() == base[name].plain() and not touched[name] & set(_keys(each))
+        for name, each in changed.items()
+    )
+
+
+def _touched(root: Node, name: str) -> set[str]:
+    """Flags or variables that some `when` rule changes."""
+    return {key for rule in _items(root.child("when")) for key in _keys(_mapping(rule.child(name), rule))}
+
+
+def _switched_off(check: str, root: Node, serve: Node, words: RuntimeWords) -> Iterator[Problem]:
+    patterns = words.switches.get(check, ())
+    given = {*_keys(serve), *_touched(root, "serve")}
+    if patterns and not any(fnmatchcase(flag, pattern) for flag in given for pattern in patterns):
+        key = _mapping(root.child("checks"), root).keys[check]
+        yield Problem.at(key, f"`checks.{check}` would test nothing: give `{patterns[0]}` in `serve`")
+
+
+def _corpus(node: Node | None, where: str, registry: Registry) -> Iterator[Problem]:
+    """A name without a path is one of the harness's own texts; whether a file is there is seen on the node."""
+    name = node.value if node else None
+    if (
+        node
+        and isinstance(name, str)
+        and name
+        and registry.corpora
+        and name not in registry.corpora
+        and "/" not in name
+    ):
+        known = f"; known are {', '.join(sorted(registry.corpora))}, a file of yours starts with ./"
+        meant = did_you_mean(name, registry.corpora) or known
+        yield Problem.at(node.mark, f'unknown corpus "{name}" in `{where}`{meant}')
 
 
 def _when(rule: Node, index: int, root: Node, serve: Node, words: RuntimeWords) -> Iterator[Problem]:
@@ -186,7 +239,7 @@ def _overrides(holder: Node, where: str, root: Node, serve: Node, words: Runtime
         yield from _gpus(root, merge(serve, changed), words, f"{where}.serve")
 
 
-def _meant(word: str, known: frozenset[str]) -> str:
+def _meant(word: str, known: Collection[str]) -> str:
     return did_you_mean(word, known) or f"; known are {', '.join(sorted(known))}"
 
 
