@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 import time
@@ -111,7 +112,7 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     run.add_argument("--out", type=Path, default=Path("reports"), help="folder for the reports (default: reports)")
     run.add_argument(
         "--grace",
-        type=float,
+        type=_amount,
         default=8.0,
         metavar="SECONDS",
         help="for the teardown after an interruption (default: 8)",
@@ -156,8 +157,8 @@ def _add_env(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     prune = actions.add_parser("prune", help="remove environments that nobody uses")
     prune.add_argument("names", nargs="*", metavar="NAME", help="an environment, as `harness env list` names it")
     prune.add_argument("--all", action="store_true", help="every one that is not in use")
-    prune.add_argument("--keep", type=int, metavar="N", help="all but the N last used")
-    prune.add_argument("--older-than", type=float, metavar="DAYS", help="those that were not used for so long")
+    prune.add_argument("--keep", type=_count, metavar="N", help="all but the N last used")
+    prune.add_argument("--older-than", type=_amount, metavar="DAYS", help="those that were not used for so long")
     prune.set_defaults(command=_env_prune)
 
 
@@ -177,6 +178,23 @@ def _positive(word: str) -> int:
     if not word.isdecimal() or int(word) < 1:
         raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of at least 1")
     return int(word)
+
+
+def _count(word: str) -> int:
+    if not (word.isascii() and word.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of at least 0")
+    return int(word)
+
+
+def _amount(word: str) -> float:
+    """A number of seconds or days: not below 0, and finite."""
+    try:
+        value = float(word)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{word!r} is not a number of at least 0")
+    return value
 
 
 # --- commands

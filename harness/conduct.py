@@ -254,7 +254,7 @@ class Conduct:
 
     def _broken(self, name: str, error: RequestFailed, server: Server, client: ServerClient) -> Finding:
         """A request was not answered as asked: the server died of it, crashed in it, hangs in it, or refused it."""
-        where = f"check {name}, request {error.request or client.requests}"
+        where = f"check {name}{_place(error.request, client.requests)}"
         exited = server.exited() or (_wait_exit(server, LAST_WORDS) if _may_be_fatal(error) else None)
         if isinstance(error, RequestTimedOut) and not exited:
             server.collect_hang()
@@ -275,6 +275,13 @@ class Conduct:
     def _still_alive(self, server: Server) -> Finding:
         exited = server.exited()
         return self._ended(exited, "ended by itself after ready") if exited else Finding(reason="")
+
+
+def _place(request: int | None, last: int) -> str:
+    """Which request it was, or which one the model was asked last."""
+    if request is not None:
+        return f", request {request}"
+    return f", after request {last}" if last else ""
 
 
 def failed(result: CheckResult) -> Finding:

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from typing import Any
+
+from pydantic import ValidationError
 
 from harness.checks.against import Against, Overrides
 from harness.checks.base import CheckResult, Params
-from harness.errors import ScenarioError
+from harness.errors import ScenarioError, UsageError
 from harness.events import Event
 from harness.runtimes.base import Reference
 from harness.scenario import Scenario
@@ -56,8 +59,8 @@ def _named(asked: Sequence[Against]) -> dict[str, Against]:
     named: dict[str, Against] = {}
     for at, each in enumerate(asked):
         if each not in asked[:at]:
-            same = sum(name.split(" #")[0] == label(each) for name in named)
-            named[f"{label(each)} #{same + 1}" if same else label(each)] = each
+            names = chain([label(each)], (f"{label(each)} #{number}" for number in count(2)))
+            named[next(name for name in names if name not in named)] = each
     return named
 
 
@@ -67,20 +70,28 @@ def startup(launch: str) -> str:
 
 
 def expected(resolved: Mapping[str, Any]) -> tuple[str, ...]:
-    """All cases of a scenario, as it stands in a record, in the order in which they are run."""
+    """All cases of a scenario, as it stands in a record, in the order in which they are run.
+
+    Raises:
+        UsageError: somebody edited the record, and it compares with nothing that there is.
+    """
     checks = resolved.get("checks") or {}
     names: list[str] = []
     for start in resolved.get("starts") or [""]:
         names += [startup(start), *([case(FIRST, start)] if FIRST in checks else [])]
-    held = {name: _read(params["against"]) for name, params in checks.items() if (params or {}).get("against")}
+    held = {name: _read(name, params["against"]) for name, params in checks.items() if (params or {}).get("against")}
     names += [name for name in checks if name != FIRST and name not in held]
     for launch, other in _named(list(held.values())).items():
         names += [startup(launch), *(name for name, asked in held.items() if asked == other)]
     return tuple(names)
 
 
-def _read(other: Any) -> Against:
-    return other if isinstance(other, str) else Overrides.model_validate(other)
+def _read(check: str, other: Any) -> Against:
+    try:
+        return other if isinstance(other, str) else Overrides.model_validate(other)
+    except ValidationError as error:
+        what = f"the record's `resolved.checks.{check}.against` is no second launch: {error.errors()[0]['msg']}"
+        raise UsageError(what, fix="take the record as it was written, or run it again") from error
 
 
 def compares(params: Params, known: Mapping[str, Reference]) -> str:

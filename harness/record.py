@@ -221,9 +221,25 @@ def load(path: Path) -> Run:
             raise UsageError(
                 f"{file} has schema {schema!r}, this harness reads {SCHEMA}", fix="use the harness it was made with"
             )
-        return _ADAPTER.validate_python(data)
+        return _asked_for_something(_ADAPTER.validate_python(data))
     except (OSError, ValueError, AttributeError) as error:
         raise UsageError(f"{file} is not a readable run record: {error}", fix="name a folder under reports/") from error
+
+
+def _asked_for_something(run: Run) -> Run:
+    """A run whose scenario has the shape that reports and histories read.
+
+    Raises:
+        ValueError: it has another one.
+    """
+    starts, checks = run.resolved.get("starts"), run.resolved.get("checks")
+    if not (starts is None or (isinstance(starts, list) and all(isinstance(start, str) for start in starts))):
+        raise ValueError("`resolved.starts` is no list of names")
+    if not (checks is None or isinstance(checks, dict)):
+        raise ValueError("`resolved.checks` is no mapping")
+    if wrong := [name for name, params in (checks or {}).items() if not isinstance(params, (dict, type(None)))]:
+        raise ValueError(f"`resolved.checks.{wrong[0]}` is no mapping")
+    return run
 
 
 @contextmanager

@@ -336,6 +336,16 @@ def test_an_acceptance_can_be_taken_back(here, capsys):
     assert past(History(), night(50)) == [20.2, 20.3, 20.4, 20.5], "a history that is built again says the same"
 
 
+@pytest.mark.parametrize("ready", [0.0, -3.0, math.inf, math.nan])
+def test_a_time_that_is_none_is_neither_accepted_nor_fed(here, capsys, ready):
+    folder = runs.write(replace(runs.passed(), timeline=Timeline(ready=ready)), here / "reports")
+    assert accept(folder) == 2
+    assert f"cannot be accepted: no server takes {ready:g} s to be ready" in capsys.readouterr().err
+    assert not load(folder).accepted
+    assert cli.main(["baseline", "rebuild", str(here / "reports")]) == 0
+    assert "6 runs fed into " in capsys.readouterr().out
+
+
 def test_what_was_never_accepted_cannot_be_taken_back(here, capsys):
     assert accept(here / "reports" / "run-001", "revoke") == 2
     assert "run-001/run.json was never accepted" in capsys.readouterr().err

@@ -193,3 +193,19 @@ def test_help_and_version_need_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
     assert "usage: harness" in done.stdout
+
+
+@pytest.mark.parametrize("word", ["nan", "-1", "inf", "-inf", "soon"])
+@pytest.mark.parametrize("command", ["run tiny_lm --grace", "env prune --older-than"])
+def test_amounts_that_are_none(capsys, command, word):
+    with pytest.raises(SystemExit) as caught:
+        main([*command.split()[:-1], f"{command.split()[-1]}={word}"])
+    assert caught.value.code == 2
+    assert f"{word!r} is not a number of at least 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["-1", "1.5", "²"])
+def test_counts_that_are_none(capsys, word):
+    with pytest.raises(SystemExit):
+        main(["env", "prune", f"--keep={word}"])
+    assert "is not a whole number of at least 0" in capsys.readouterr().err

@@ -56,6 +56,16 @@ def test_second_launches_that_read_the_same_have_names_of_their_own(load):
     assert (first[1].env, second[1].env) == ({"X": "a"}, {"X": "b"})
 
 
+def test_names_stay_apart_where_a_value_reads_like_a_number_of_a_name(load):
+    values = ("a #2", "a #2", "a")
+    params = [Compares(against=Overrides(serve={"x": value}, env={"Y": str(at)})) for at, value in enumerate(values)]
+    named = launches.against(replace(load(), checks=dict(zip(("one", "two", "three"), params, strict=True))))
+    assert list(named) == [
+        'serve.x = "a #2", env.Y set', 'serve.x = "a #2", env.Y set #2', 'serve.x = "a", env.Y set',
+    ]  # fmt: skip
+    assert list(named.values()) == [each.against for each in params]
+
+
 @pytest.mark.parametrize(
     ("given", "label"),
     [

@@ -1,10 +1,13 @@
 """Reports of runs that launched several servers: a case for each start, phases side by side, the right log."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
 import runs
 
-from harness import report
+from harness import cli, report
 from harness.checks.base import CheckResult
 from harness.report import junit, summary
 from harness.report.cases import cases
@@ -115,3 +118,43 @@ def test_a_check_whose_name_begins_as_a_startup_does_is_a_check():
     checks = {"warmup": {}, "perplexity": {}, "startup_time": {}}
     cut = runs.interrupted(resolved={"checks": checks}, checks=runs.passed().checks)
     assert kinds(cut) == {"startup": "pass", "warmup": "pass", "perplexity": "pass", "startup_time": "error"}
+
+
+@pytest.mark.parametrize(
+    ("resolved", "said"),
+    [
+        ({"starts": 5}, "`resolved.starts` is no list of names"),
+        ({"starts": "cold"}, "`resolved.starts` is no list of names"),
+        ({"starts": [["cold"]]}, "`resolved.starts` is no list of names"),
+        ({"checks": ["warmup"]}, "`resolved.checks` is no mapping"),
+        ({"checks": {"warmup": 3}}, "`resolved.checks.warmup` is no mapping"),
+        ({"checks": {"same_output": {"against": 3}}}, "`resolved.checks.same_output.against` is no second launch"),
+        (
+            {"checks": {"same_output": {"against": {"x": 1}}}},
+            "`resolved.checks.same_output.against` is no second launch",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["report", "baseline accept", "baseline rebuild"])
+def test_an_edited_record_of_another_shape_is_refused_with_words(tmp_path, capsys, command, resolved, said):
+    folder = runs.write(runs.passed(), tmp_path / "reports")
+    record = json.loads((folder / "run.json").read_text())
+    record["resolved"].update(resolved)
+    (folder / "run.json").write_text(json.dumps(record))
+    code = cli.main([*command.split(), str(folder if command != "baseline rebuild" else tmp_path)])
+    words = "".join(capsys.readouterr())
+    if "against" in said and command != "report":
+        assert code == 0, "what it compares with plays no part in what is normal"
+        return
+    assert code == (0 if command == "baseline rebuild" else 2)
+    assert said in words
+
+
+def test_two_launches_that_differ_in_a_secret_read_the_same_in_a_record_and_are_both_shown():
+    run = runs.several()
+    names = ("env.X_TOKEN set", "env.X_TOKEN set #2")
+    checks = {name: {"against": {"env": {"X_TOKEN": "***"}}} for name in ("same_output", "spec_decode")}
+    others = tuple(replace(run.others[1], launch=name) for name in names)
+    done = replace(run, resolved={**run.resolved, "starts": [], "checks": checks}, launch="", others=others, checks=())
+    assert [case.name for case in cases(done)][-1] == "startup[env.X_TOKEN set #2]"
+    assert summary.render(done, Path("/nowhere"))

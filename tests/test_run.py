@@ -177,6 +177,11 @@ def test_the_random_name_that_a_server_is_given_is_no_part_of_a_failures_identit
         assert first.signature.id == second.signature.id
 
 
+def test_a_question_before_the_first_request_is_no_request_of_number_0(go):
+    done = go(HEALTHY, "checks: {load: {}}")
+    assert done.reason.startswith("check load: GET /v1/models does not list ")
+
+
 SHORT = [["short", "PORT", "'NAME'", 64], ["wait"]]
 
 

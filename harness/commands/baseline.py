@@ -137,6 +137,7 @@ def _seconds(run: Run) -> str:
 
 def _not_acceptable(run: Run) -> str:
     """Why this run says nothing of what is normal; empty if it does."""
+    from harness.baseline.samples import plausible
     from harness.checks.startup_time import NAME
 
     failed = {check.name for check in run.checks if check.outcome == "fail"}
@@ -146,6 +147,8 @@ def _not_acceptable(run: Run) -> str:
         return "it was made under a workaround"
     if run.timeline.ready is None:
         return "its server was never ready"
+    if not plausible(run):
+        return f"no server takes {run.timeline.ready:g} s to be ready, or a phase of it no time that there is"
     if run.verdict != "PASS" and not (run.verdict == "FAIL" and failed == {NAME}):
         return f"its verdict is {run.verdict}: {run.reason}"
     return ""

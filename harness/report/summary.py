@@ -108,7 +108,8 @@ def _phases(run: Run) -> str:
     """A table where it went wrong or several servers stand side by side, one line where one passed."""
     if len(started := [each for each in run.launches if each.timeline.phases]) > 1:
         order = launches.expected(run.resolved)
-        return _side_by_side(sorted(started, key=lambda each: order.index(launches.startup(each.launch))))
+        places = {name: place for place, name in enumerate(order)}
+        return _side_by_side(sorted(started, key=lambda each: places.get(launches.startup(each.launch), len(order))))
     phases = run.timeline.phases
     if verdict(run) == "PASS":
         shown = [(p.label, p.end - p.start) for p in phases if p.end is not None and p.end - p.start >= SHOWN_SECONDS]
