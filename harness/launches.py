@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from harness.checks.against import Against, Overrides
+from harness.checks.against import Against, Overrides, alike
 from harness.checks.base import CheckResult, Params
 from harness.errors import ScenarioError, UsageError
 from harness.events import Event
@@ -129,7 +129,7 @@ def second(scenario: Scenario, other: Against, known: Mapping[str, Reference]) -
     """
     overrides = Overrides(serve=dict(known[other].serve)) if isinstance(other, str) else other
     changed = scenario.overlaid(overrides.serve, overrides.env, why=f"against {label(other)}")
-    if not overrides.build and (changed.serve, changed.env) == (scenario.serve, scenario.env):
+    if not overrides.build and alike(changed.serve, scenario.serve) and changed.env == scenario.env:
         raise ScenarioError(
             f"{scenario.path}: the launch against `{label(other)}` would be the same as the scenario's own",
             fix="compare with something that differs, or take the check out of this variant (`null`)",

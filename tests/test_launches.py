@@ -56,6 +56,15 @@ def test_second_launches_that_read_the_same_have_names_of_their_own(load):
     assert (first[1].env, second[1].env) == ({"X": "a"}, {"X": "b"})
 
 
+def test_one_is_a_value_and_true_a_bare_flag(load):
+    asked = load("checks: {one: {against: {serve: {x: 1}}}, two: {against: {serve: {x: true}}}}")
+    assert list(launches.against(asked)) == ["serve.x = 1", "serve.x = true"]
+    assert Overrides(serve={"x": 1, "y": 2}) == Overrides(serve={"y": 2, "x": 1})
+    assert len({Overrides(serve={"x": 1}), Overrides(serve={"x": True}), Overrides(serve={"x": 1})}) == 2
+    asked = load("checks: {one: {against: {serve: {x: 1}}}}", "serve: {x: true}")
+    assert launches.second(asked, launches.against(asked)["serve.x = 1"], REFERENCES).serve == {"x": 1}
+
+
 def test_names_stay_apart_where_a_value_reads_like_a_number_of_a_name(load):
     values = ("a #2", "a #2", "a")
     params = [Compares(against=Overrides(serve={"x": value}, env={"Y": str(at)})) for at, value in enumerate(values)]

@@ -8,6 +8,7 @@ same_output:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -16,6 +17,15 @@ from pydantic_core import PydanticCustomError
 
 from harness.checks.base import kebab
 from harness.units import EnvName
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two values are one on a command line. `true` is a bare flag and 1 a value; to Python they are equal."""
+    return _text(one) == _text(other)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
 
 
 class Overrides(BaseModel):
@@ -31,6 +41,12 @@ class Overrides(BaseModel):
     """Variables, merged over those of the scenario; null removes one."""
     build: Annotated[str, Field(min_length=1)] | None = None
     """Another build: `release:0.31.0`."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Overrides) and alike(self.model_dump(), other.model_dump())
+
+    def __hash__(self) -> int:
+        return hash(_text(self.model_dump()))
 
     @model_validator(mode="after")
     def _different(self) -> Overrides:

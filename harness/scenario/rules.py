@@ -6,6 +6,7 @@ file finds everything that is wrong with it.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Collection, Iterator
@@ -188,7 +189,8 @@ def _is_the_same(other: Node, root: Node, serve: Node, words: RuntimeWords) -> b
     base = {"serve": serve, "env": _mapping(root.child("env"), root)}
     touched = {name: _touched(root, name) for name in base}
     return any(map(_keys, changed.values())) and all(
-        merge(base[name], each).plain() == base[name].plain() and not touched[name] & set(_keys(each))
+        json.dumps(merge(base[name], each).plain()) == json.dumps(base[name].plain())
+        and not touched[name] & set(_keys(each))
         for name, each in changed.items()
     )
 
