@@ -379,6 +379,7 @@ def test_accept_is_kept_in_the_record_and_survives_a_rebuild(here, capsys):
         (runs.failed_in_check, "its verdict is FAIL"),
         (runs.interrupted, "it is interrupted"),
         (lambda: runs.passed(under=("edit of F in FILE",)), "it was made under a workaround"),
+        (lambda: runs.passed(probe=True), "it is a probe of a bisection or a sweep"),
     ],
 )
 def test_what_cannot_be_accepted(here, capsys, made, why):

@@ -141,17 +141,17 @@ def _not_acceptable(run: Run) -> str:
     from harness.checks.startup_time import NAME
 
     failed = {check.name for check in run.checks if check.outcome == "fail"}
-    if run.state != "finished":
-        return f"it is {run.state}"
-    if run.under:
-        return "it was made under a workaround"
-    if run.timeline.ready is None:
-        return "its server was never ready"
-    if not plausible(run):
-        return f"no server takes {run.timeline.ready:g} s to be ready, or a phase of it no time that there is"
-    if run.verdict != "PASS" and not (run.verdict == "FAIL" and failed == {NAME}):
-        return f"its verdict is {run.verdict}: {run.reason}"
-    return ""
+    slow = run.verdict == "FAIL" and failed == {NAME}
+    ready = run.timeline.ready
+    faults = (
+        (run.state != "finished", f"it is {run.state}"),
+        (bool(run.under), "it was made under a workaround"),
+        (run.probe, "it is a probe of a bisection or a sweep"),
+        (ready is None, "its server was never ready"),
+        (not plausible(run), f"no server takes {ready or 0:g} s to be ready, or a phase of it no time that there is"),
+        (run.verdict != "PASS" and not slow, f"its verdict is {run.verdict}: {run.reason}"),
+    )
+    return next((words for wrong, words in faults if wrong), "")
 
 
 def _rebuild(words: argparse.Namespace) -> int:
