@@ -56,6 +56,11 @@ def run(died: str | None = None, found: Signature | None = None, **changes: obje
     return replace(base, **changes)
 
 
+def content(build: Build) -> str:
+    """What is in a build; replaced where several have the same."""
+    return build.ref
+
+
 @dataclass
 class Bug:
     """From build `first` to `last` (included) the server dies in `phase`; a change whose key holds `cure` helps."""
@@ -104,7 +109,7 @@ class History:
         (folder / "server.log").touch()
         done = replace(
             made, id=folder.name, build=str(build), version=build.ref, scenario=scenario.name, variant=None,
-            meaning=recorder.asked(scenario, under), content=build.ref, packages={}, node_class="cpu",
+            meaning=recorder.asked(scenario, under), content=content(build), packages={}, node_class="cpu",
             started=clock.utc(), ended=clock.utc(), under=tuple(change.words for change in under), evidence=(),
         )  # fmt: skip
         runs.write(done, out)
@@ -128,7 +133,7 @@ def patched(monkeypatch, history: History) -> None:
 
     def provide(build, node, **rest):
         return Environment(
-            build=build, version=build.ref, accelerator="cpu", command=(), python=Path(), content=build.ref
+            build=build, version=build.ref, accelerator="cpu", command=(), python=Path(), content=content(build)
         )
 
     monkeypatch.setattr(running, "execute", history.execute)

@@ -3,6 +3,7 @@
 import random
 from itertools import pairwise
 
+import bisecting
 import pytest
 from bisecting import Bug, History
 from hypothesis import given
@@ -211,3 +212,13 @@ def test_masked_builds_weigh_nothing(search):
     told = search(History(32, bugs), confidence=0.9)()
     assert told.ending == "range"
     assert told.culprits == tuple(f"release:0.{at}.0" for at in range(10, 21))
+
+
+def test_a_run_is_evidence_once_also_where_builds_have_the_same_content(search, monkeypatch):
+    """Four neighbours are one program, as commits that change only tests: one pass must not count four times."""
+    history = History(32, [Coin(CHASED, 20, 31, seed=6)])
+    monkeypatch.setattr(bisecting, "content", lambda build: str(history.at(build) // 4))
+    told = search(history, confidence=0.9)()
+    counted = [run for probe in told.probes for run in probe.runs]
+    assert len(counted) == len(set(counted)) == len(history.executed)
+    assert told.culprits == ("release:0.20.0",)

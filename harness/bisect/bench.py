@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -46,12 +46,22 @@ class Bench:
         """Whether seconds are judged, so that nothing else may be done on this node meanwhile."""
         return not TIMED.isdisjoint(self.scenario.checks)
 
-    def observe(self, build: Build, under: tuple[Change, ...] = (), *, nth: int = 0, on_event: OnEvent) -> Run:
-        """The `nth` observation of a build: of the runs on disk the `nth` that answers, else one more run."""
+    def observe(
+        self,
+        build: Build,
+        under: tuple[Change, ...] = (),
+        *,
+        used: Collection[str] = (),
+        on_event: OnEvent,
+    ) -> Run:
+        """The first run on disk that answers and is not among the `used` ones, else one more run.
+
+        A run of another build with the same content answers too; that is why runs are counted, not builds.
+        """
         known = self._answers(build, under, on_event)
-        if nth < len(known):
-            on_event(Event(kind="notice", text=f"{build}: {known[nth].id} has answered already"))
-            return known[nth]
+        if found := next((each for each in known if each.id not in used), None):
+            on_event(Event(kind="notice", text=f"{build}: {found.id} has answered already"))
+            return found
         return run.execute(
             self.scenario,
             build=build,
@@ -66,10 +76,10 @@ class Bench:
         """The known failure that a run met."""
         return self.known.met(run.signature, run.version)
 
-    def examine(self, build: Build, chased: Chased, *, nth: int = 0, on_event: OnEvent) -> Trial:
+    def examine(self, build: Build, chased: Chased, *, used: Collection[str] = (), on_event: OnEvent) -> Trial:
         """Judge a build, past other bugs where that is possible."""
         return examine.examine(
-            lambda under: self.observe(build, under, nth=nth, on_event=on_event),
+            lambda under: self.observe(build, under, used=used, on_event=on_event),
             chased,
             known=self.known,
             patches=self.patches,

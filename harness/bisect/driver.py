@@ -7,6 +7,7 @@ Everything that was found out is on disk after each probe, as ordinary runs; the
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,10 +110,10 @@ class Driver:
         """The failure that the bad end shows; one that was named may be behind others."""
         self._ledger.say(f"bad end {bad}")
         passed: list[Run] = []
-        runs, under = self._shown(bad, nth=0)
+        runs, under = self._shown(bad)
         while self._wish.confidence and runs[-1].verdict == "PASS" and len(passed) < ATTEMPTS:
             passed.append(runs[0])
-            runs, under = self._shown(bad, nth=len(passed))
+            runs, under = self._shown(bad, used=[run.id for run in passed])
         try:
             ends.check_bad(bad, runs[-1], self._wish.signature)
         except Unfit:
@@ -127,13 +128,13 @@ class Driver:
         self._note(bad, self._trial(runs, chased, under), "bad end")
         return chased
 
-    def _shown(self, bad: Build, *, nth: int) -> tuple[tuple[Run, ...], tuple[Change, ...]]:
+    def _shown(self, bad: Build, *, used: Collection[str] = ()) -> tuple[tuple[Run, ...], tuple[Change, ...]]:
         """Its run, and those under what it takes to come to the failure that was named."""
         under: tuple[Change, ...] = ()
-        runs = [self._bench.observe(bad, nth=nth, on_event=self._on_event)]
+        runs = [self._bench.observe(bad, used=used, on_event=self._on_event)]
         while more := self._past(runs[-1], under):
             under = (*under, *more)
-            runs.append(self._bench.observe(bad, under, nth=nth, on_event=self._on_event))
+            runs.append(self._bench.observe(bad, under, used=used, on_event=self._on_event))
         return tuple(runs), under
 
     def _past(self, run: Run, under: tuple[Change, ...]) -> tuple[Change, ...]:
@@ -195,8 +196,8 @@ class Driver:
         for position in now.targets(workers=self._wish.jobs, running=workers.running):
             build = builds.builds[position]
             self._ledger.say(f"probe {build}, {now.words}")
-            nth = len(self._evidence.trials[build]) if build in self._evidence.trials else 0
-            workers.submit(position, Examine(bench=self._bench, build=build, chased=chased, nth=nth))
+            used = self._evidence.runs if self._wish.confidence else frozenset[str]()  # no run is evidence twice
+            workers.submit(position, Examine(bench=self._bench, build=build, chased=chased, used=used))
         if not workers.running:
             raise ends.nothing_to_judge()
 
@@ -232,7 +233,8 @@ class Driver:
         for build in (before, first):
             earlier = self._evidence.trials[build][0]
             self._ledger.say(f"once more {build}")
-            workers.submit(-1, Examine(bench=self._bench, build=build, chased=chased, nth=1))
+            used = frozenset(run.id for run in earlier.runs)
+            workers.submit(-1, Examine(bench=self._bench, build=build, chased=chased, used=used))
             _, trial = workers.wait()
             self._ledger.tell(build, trial, "again")
             if trial.judged.mark == "SKIP":

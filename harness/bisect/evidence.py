@@ -21,6 +21,11 @@ class Evidence:
         self.trials: defaultdict[Build, list[Trial]] = defaultdict(list)
         self._proofs: dict[tuple[str, ...], bool] = {}
 
+    @property
+    def runs(self) -> frozenset[str]:
+        """The ids of all runs that it rests on."""
+        return frozenset(run.id for trials in self.trials.values() for trial in trials for run in trial.runs)
+
     def add(self, build: Build, trial: Trial) -> None:
         self.trials[build].append(trial)
         if trial.judged.mark == "BAD":

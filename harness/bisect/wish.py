@@ -34,7 +34,8 @@ class Examine:
     bench: Bench
     build: Build
     chased: Chased
-    nth: int = 0
+    used: frozenset[str] = frozenset()
+    """Runs that were counted already: another one is wanted."""
 
     def __call__(self, on_event: OnEvent) -> Trial:
-        return self.bench.examine(self.build, self.chased, nth=self.nth, on_event=on_event)
+        return self.bench.examine(self.build, self.chased, used=self.used, on_event=on_event)
