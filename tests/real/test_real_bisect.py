@@ -157,7 +157,7 @@ def test_the_crash_in_front_is_found_as_itself(history, scenario, vllm_build, tm
 
 
 def test_a_flaky_crash_is_found_by_weight(history, scenario, vllm_build, tmp_path, monkeypatch):
-    words = ["--set", "env.FLAKY=1", "--confidence", "0.9", *ends(history, vllm_build, 20, 60)]
+    words = ["--set", "env.FLAKY='1'", "--confidence", "0.9", *ends(history, vllm_build, 20, 60)]
     code, told = bisected(tmp_path / "out", str(scenario), *words)
     assert code == 0, told.sentence
     assert [commit(history, word) for word in told.culprits] == [FLAKY]
