@@ -29,6 +29,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 bench: $(STAMP)  ## speed and memory, each as a ratio against a named rival
+	$(BIN)/python -m pip install --quiet --editable ".[dev,bench]"
 	for each in benchmarks/*.py; do $(BIN)/python $$each || exit 1; done
 
 setup: $(STAMP)  ## the project's own environment in .venv

@@ -44,11 +44,11 @@ from harness.bisect.search import Answer, Seen, Unknown
 from harness.bisect.strategies import Settling, Weighing
 
 SIZE = 200
-MOST = 300
+MOST, QUICK_MOST = 300, 60
 """Runs after which a search that has not ended is given up."""
 ASKED = 0.95
 WORKERS = 4
-QUICK_HISTORIES, QUICK_AIMED, AIMED = 2, 40, 400
+QUICK_HISTORIES, QUICK_AIMED, AIMED = 1, 30, 400
 PASSED, SHOWN, SKIPPED, MASKED = "passed", "shown", "skipped", "masked"
 
 
@@ -110,11 +110,10 @@ def blocks(rng: random.Random) -> History:
 
 def masked(rng: random.Random, *, over: bool, bugs: int = 1) -> History:
     """Other bugs, each over up to a third of the builds; `over`: the first of them has the culprit under it."""
-    history = clean(rng)
-    masks = [_mask(rng) for _ in range(bugs)]
-    while (history.culprit in masks[0]) is not over:
-        masks[0] = _mask(rng)
-    return replace(history, masks=tuple(masks))
+    history, first = clean(rng), _mask(rng)
+    while (history.culprit in first) is not over:  # both anew: no mask reaches the last build
+        history, first = clean(rng), _mask(rng)
+    return replace(history, masks=(first, *(_mask(rng) for _ in range(bugs - 1))))
 
 
 def _mask(rng: random.Random) -> range:
@@ -179,10 +178,10 @@ def side(history: History, at: int, nth: int = 0) -> Seen:
     return sides.get(history.outcome(at, nth), Unknown(cause=history.cause(at)))
 
 
-def weigh(history: History, *, workers: int = 1) -> Found:
+def weigh(history: History, *, workers: int = 1, most: int = MOST) -> Found:
     tallies = {at: add(history, at, Tally()) for at in (0, history.size - 1)}
     probes, rounds = 2, 0
-    while (answer := (now := weighing(history, tallies)).answer()) is None and probes < MOST:
+    while (answer := (now := weighing(history, tallies)).answer()) is None and probes < most:
         rounds += 1
         for at in now.targets(workers=workers, running=()):
             probes += 1
@@ -226,8 +225,8 @@ for words in (["start", "--old", sys.argv[1], "--new", sys.argv[2]], ["pass", "-
 class Repository:
     """One commit a build. Each process has its own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, most: int) -> None:
+        self.folder, self.most = folder, most
         (folder / "script.py").write_text(SCRIPT)
         self._git("init", "-q", "-b", "main", "work")
         self.work = folder / "work"
@@ -265,14 +264,14 @@ class Repository:
 
     def _write(self, history: History, masked: int) -> None:
         codes = {PASSED: 0, SHOWN: 1, SKIPPED: 125, MASKED: masked}
-        rows = ([codes[history.outcome(at, nth)] for nth in range(MOST + 1)] for at in range(history.size))
+        rows = ([codes[history.outcome(at, nth)] for nth in range(self.most + 1)] for at in range(history.size))
         (self.folder / "table").write_text("".join(" ".join(map(str, row)) + "\n" for row in rows))
         (self.folder / "journal").write_text(f"0\n{history.size - 1}\n")
 
     @property
     def _script(self) -> tuple[str, ...]:
         files = (str(self.folder / name) for name in ("script.py", "table", "journal"))
-        return (sys.executable, "-I", "-S", *files, str(MOST))
+        return (sys.executable, "-I", "-S", *files, str(self.most))
 
     def _git(self, *words: str, at: Path | None = None, text: str | None = None, may_fail: bool = False) -> str:
         argv = ("git", *words)
@@ -299,13 +298,13 @@ def _environment() -> dict[str, str]:
 # --- the comparison
 
 
-def everybody(history: History) -> Iterator[tuple[str, Found]]:
+def everybody(history: History, most: int) -> Iterator[tuple[str, Found]]:
     yield "harness", settle(history)
     yield f"harness, {WORKERS} workers", settle(history, workers=WORKERS)
-    yield "harness, 95 %", weigh(history)
-    yield f"harness, 95 %, {WORKERS} workers", weigh(history, workers=WORKERS)
+    yield "harness, 95 %", weigh(history, most=most)
+    yield f"harness, 95 %, {WORKERS} workers", weigh(history, workers=WORKERS, most=most)
     with tempfile.TemporaryDirectory() as folder:
-        repository = Repository(Path(folder))
+        repository = Repository(Path(folder), most=most)
         yield "git bisect" + (", masked is bad" if history.masks else ""), repository.bisect(history, masked=1)
         if history.masks:
             yield "git bisect, masked is skip", repository.bisect(history, masked=125)
@@ -313,8 +312,8 @@ def everybody(history: History) -> Iterator[tuple[str, Found]]:
             yield "git-bayesect", repository.bayesect(history)
 
 
-def compare(history: History) -> list[tuple[str, Found]]:
-    return list(everybody(history))
+def compare(history: History, *, most: int) -> list[tuple[str, Found]]:
+    return list(everybody(history, most))
 
 
 def row(who: str, found: list[Found]) -> str:
@@ -327,12 +326,12 @@ def row(who: str, found: list[Found]) -> str:
     return f"  {who:<28} {numbers} {max(rounds):5}  {''.join(shares)}"
 
 
-def table(count: int, jobs: int) -> None:
+def table(count: int, jobs: int, most: int) -> None:
     print(f"{SIZE} builds, {count} histories of each kind          probes        con-      rounds")
     print(f"  {'':<28}    mean   max   firm    mean   max   right range  none  open wrong")
     with ProcessPoolExecutor(max_workers=jobs) as pool:
         for kind in KINDS:
-            results = list(pool.map(compare, histories(kind, count)))
+            results = list(pool.map(partial(compare, most=most), histories(kind, count)))
             print(kind)
             for number, (who, _) in enumerate(results[0]):
                 print(row(who, [each[number][1] for each in results]), flush=True)
@@ -370,7 +369,7 @@ def main() -> int:
     begin = time.monotonic()
     if not importlib.util.find_spec("git_bayesect"):
         print("git-bayesect is not installed, its rows are missing: python -m pip install '.[bench]'\n")
-    table(QUICK_HISTORIES if words.quick else words.histories, words.jobs)
+    table(*((QUICK_HISTORIES, words.jobs, QUICK_MOST) if words.quick else (words.histories, words.jobs, MOST)))
     missed = 0
     count = QUICK_AIMED if words.quick else AIMED
     print(f"\naims, on {count} histories of each kind")

@@ -96,6 +96,16 @@ def test_a_long_stretch_that_cannot_be_judged_is_not_probed_whole(culprit, answe
     assert runs <= 45
 
 
+def test_an_answer_ends_at_builds_that_were_judged():
+    """The gap has 98 % of the probability, but nobody looked at build 1, which may well be the one."""
+    gap = dict.fromkeys(range(2, 66), Tally(unknown=True, cause="a bug"))
+    seen = {0: Tally(passed=9), **gap, 66: Tally(shown=9), 99: Tally(shown=1)}
+    assert sum(posterior(100, seen).culprit[1:66]) > 0.97
+    assert decide(100, seen, asked=0.95) is None
+    assert next_probe(100, seen) == 1
+    assert decide(100, {**seen, 1: Tally(passed=9)}, asked=0.95) == Answer(first=2, last=66)
+
+
 def test_an_unknown_build_sends_the_next_probe_aside():
     ends = {0: Tally(passed=1), 200: Tally(shown=1)}
     middle = next_probe(201, ends)
