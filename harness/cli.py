@@ -7,30 +7,24 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from harness import __version__, signals
-from harness.commands import baseline, bisect, probe, sweep
+from harness.commands import baseline, bisect, probe, run, sweep
+from harness.commands.words import amount, count, scenarios
 from harness.errors import HarnessError, Interrupted, UnmetError, UsageError
 
 if TYPE_CHECKING:
-    from harness.build import Build
-    from harness.events import OnEvent
-    from harness.known import Step
     from harness.node import Node
-    from harness.record import Run
     from harness.scenario import Scenario
     from harness.signature import Signature
-
-WORST_FIRST = (130, 3, 2, 1, 0)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -58,7 +52,7 @@ def _main(line: list[str]) -> int:
     except BrokenPipeError:
         # The reader of our output went away (`harness list | head`): nothing is wrong, and nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return probe.ABORT if line[:1] == ["probe"] else 0  # but nothing was judged either
     except Exception:  # noqa: BLE001 - the outermost line: our own bug, never a mark on a build
         traceback.print_exc()
         return HarnessError.exit_code
@@ -70,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"harness {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    _add_run(commands)
+    run.add(commands)
     _add_validate(commands)
     _add_triage(commands)
     _add_env(commands)
@@ -82,51 +76,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    run = commands.add_parser("run", help="start a scenario's server, check it, report", description="The job.")
-    _scenarios(run)
-    run.add_argument("--variant", help="a variant of the scenario (or write SCENARIO[VARIANT])")
-    run.add_argument(
-        "--build",
-        default="current",
-        help="release:0.30.0, source:PATH@REV, commit:SHA, lock:FILE, venv:PATH, tree:DIR; default: the server on PATH",
-    )
-    run.add_argument(
-        "--set",
-        dest="sets",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override, as in serve.max-model-len=512",
-    )
-    run.add_argument("--repeat", type=_positive, default=1, metavar="N", help="run N times; any failure is a failure")
-    run.add_argument(
-        "--peel", action="store_true", help="at a known failure launch again with its workaround, to see what is behind"
-    )
-    run.add_argument(
-        "--known",
-        choices=["expected"],
-        help="a known failure is no news (exit 0, skipped in JUnit); its absence is one",
-    )
-    run.add_argument("--skip-unmet", action="store_true", help="SKIP, not ERROR, where this node cannot meet the needs")
-    run.add_argument("--out", type=Path, default=Path("reports"), help="folder for the reports (default: reports)")
-    run.add_argument(
-        "--grace",
-        type=_amount,
-        default=8.0,
-        metavar="SECONDS",
-        help="for the teardown after an interruption (default: 8)",
-    )
-    run.set_defaults(command=_run)
-    fetch = commands.add_parser("fetch", help="download, or check, the weights of a scenario")
-    _scenarios(fetch)
-    fetch.add_argument("--build", default="current")
-    fetch.set_defaults(command=_fetch)
-
-
 def _add_validate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     validate = commands.add_parser("validate", help="check scenario files, without GPU or network")
-    _scenarios(validate)
+    scenarios(validate)
     validate.add_argument("--strict", action="store_true", help="warnings are errors too")
     validate.set_defaults(command=_validate)
     schema = commands.add_parser("schema", help="print the JSON Schema of scenario files, for editors")
@@ -157,8 +109,8 @@ def _add_env(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     prune = actions.add_parser("prune", help="remove environments that nobody uses")
     prune.add_argument("names", nargs="*", metavar="NAME", help="an environment, as `harness env list` names it")
     prune.add_argument("--all", action="store_true", help="every one that is not in use")
-    prune.add_argument("--keep", type=_count, metavar="N", help="all but the N last used")
-    prune.add_argument("--older-than", type=_amount, metavar="DAYS", help="those that were not used for so long")
+    prune.add_argument("--keep", type=count, metavar="N", help="all but the N last used")
+    prune.add_argument("--older-than", type=amount, metavar="DAYS", help="those that were not used for so long")
     prune.set_defaults(command=_env_prune)
 
 
@@ -170,126 +122,7 @@ def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     report.set_defaults(command=_report)
 
 
-def _scenarios(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("scenarios", nargs="+", metavar="SCENARIO", help="a file, or a name in scenarios/")
-
-
-def _positive(word: str) -> int:
-    if not word.isdecimal() or int(word) < 1:
-        raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of at least 1")
-    return int(word)
-
-
-def _count(word: str) -> int:
-    if not (word.isascii() and word.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of at least 0")
-    return int(word)
-
-
-def _amount(word: str) -> float:
-    """A number of seconds or days: not below 0, and finite."""
-    try:
-        value = float(word)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{word!r} is not a number of at least 0")
-    return value
-
-
 # --- commands
-
-
-def _load(words: argparse.Namespace) -> list[Scenario]:
-    """Every scenario that the command line names, with its variant and overrides applied."""
-    from harness import scenario
-
-    loaded = []
-    for word in words.scenarios:
-        path, variant = scenario.find(word)
-        chosen = getattr(words, "variant", None)
-        if variant and chosen and variant != chosen:
-            raise UsageError(f"{word} names variant {variant}, --variant names {chosen}", fix="name it once")
-        loaded.append(scenario.load(path, variant=variant or chosen, sets=tuple(getattr(words, "sets", ()))))
-    return loaded
-
-
-def _run(words: argparse.Namespace) -> int:
-    from harness import build, known, view
-
-    if words.peel and words.repeat > 1:
-        raise UsageError("--peel and --repeat do not go together", fix="peel once, then repeat what is behind")
-    chosen = build.parse(words.build)
-    loaded = _load(words)  # all of them, before the first one starts: a typo in the last must not cost an hour
-    for scenario in loaded:
-        known.beside(scenario.path)
-    ladders: list[list[Run]] = []
-    with view.choose(sys.stdout) as show:
-        for scenario in loaded:
-            for number in range(1, words.repeat + 1):
-                attempt = f"{number}/{words.repeat}" if words.repeat > 1 else None
-                ladders.append(_rungs(scenario, chosen, words, show, attempt=attempt))
-    runs = [run for rungs in ladders for run in rungs]
-    for run in runs:
-        print(view.closing(run, words.out / run.id))
-    if words.repeat > 1:
-        print("\n".join(view.tally(runs)))
-    if words.peel:
-        print("\n".join(line for rungs in ladders for line in (f"{rungs[0].title}:", *view.ladder(rungs))))
-    return _worst(_code(rungs[0]) for rungs in ladders)  # what is behind a failure is news, not a second failure
-
-
-def _code(run: Run) -> int | None:
-    return 0 if run.expected else {"PASS": 0, "FAIL": 1, "ERROR": 3}.get(run.verdict or "ERROR")
-
-
-def _rungs(
-    scenario: Scenario, chosen: Build, words: argparse.Namespace, show: OnEvent, *, attempt: str | None
-) -> list[Run]:
-    """One run; with `--peel` one more under each workaround that it takes to get past known failures."""
-    from harness import known
-
-    def launch(under: tuple[Step, ...]) -> Run:
-        return _execute(scenario, chosen, words, show, attempt=attempt, under=under)
-
-    return list(known.peel(launch, known.beside(scenario.path))) if words.peel else [launch(())]
-
-
-def _execute(
-    scenario: Scenario,
-    chosen: Build,
-    words: argparse.Namespace,
-    show: OnEvent,
-    *,
-    attempt: str | None,
-    under: tuple[Step, ...],
-) -> Run:
-    from harness import run
-
-    return run.execute(
-        scenario,
-        build=chosen,
-        out=words.out,
-        sets=tuple(words.sets),
-        on_event=show,
-        grace=words.grace,
-        skip_unmet=words.skip_unmet,
-        attempt=attempt,
-        handling=run.Handling(expected=words.known == "expected", under=under, peel=bool(under)),
-    )
-
-
-def _fetch(words: argparse.Namespace) -> int:
-    from harness import build, environment, launch, node, weights
-
-    here = node.read()
-    provided = environment.provide(build.parse(words.build), here, on_step=print)
-    for scenario in _load(words):
-        resolved, _ = scenario.apply_when(provided.version)
-        given, _ = launch.scenario_env(resolved, os.environ)
-        for got in weights.fetch(resolved, provided, {**os.environ, **given}, seconds=resolved.budgets.download):
-            print(f"{scenario.name}: {got.model} {got.revision or 'local folder'}")
-    return 0
 
 
 def _validate(words: argparse.Namespace) -> int:
@@ -435,9 +268,3 @@ def _report(words: argparse.Namespace) -> int:
     if words.summary:
         report.write_summary(words.runs, words.summary)
     return 0
-
-
-def _worst(codes: Iterable[int | None]) -> int:
-    """The worst of several outcomes; None is a SKIP, and a call in which nothing ran is an error."""
-    ran = [code for code in codes if code is not None]
-    return next((code for code in WORST_FIRST if code in ran), HarnessError.exit_code)

@@ -552,3 +552,19 @@ def test_no_environment_is_made_beside_a_run_whose_seconds_are_judged(history, m
     words = ["--set", "checks={startup_time: {max: 30s}}", "--builds", "builds"]
     assert cli.main(["bisect", "history.yaml", *words]) == 0
     assert threads == []
+
+
+def test_probe_whose_reader_went_away_judged_nothing(history, monkeypatch):
+    def gone(*args, **words):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("harness.run.execute", gone)
+    monkeypatch.setattr(os, "dup2", lambda *_: None)
+    assert probe("--build", "0.1.0", "--signature", "abcd") == 128
+
+
+@pytest.mark.parametrize("grace", ["nan", "-1", "inf", "soon"])
+def test_a_grace_that_is_none(history, grace):
+    with pytest.raises(SystemExit) as error:
+        cli.main(["bisect", "history.yaml", "--builds", "builds", "--grace", grace])
+    assert error.value.code == 2

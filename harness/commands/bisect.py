@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.commands import probing
+from harness.commands.words import positive
 from harness.errors import HarnessError, UnmetError, UsageError
 
 if TYPE_CHECKING:
@@ -49,19 +50,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--repo", type=Path, help="git repository: goes on into the commits between two releases")
     parser.add_argument("--signature", metavar="S", help="the failure; default: what the bad end shows")
     probing.judging_words(parser)
-    parser.add_argument("--jobs", type=_positive, default=1, metavar="N", help="N probes at once, a GPU set each")
+    parser.add_argument("--jobs", type=positive, default=1, metavar="N", help="N probes at once, a GPU set each")
     parser.add_argument("--confidence", type=_probability, metavar="P", help="for a failure that comes and goes: 0.95")
     parser.add_argument(
         "--allow-unreached", action="store_true", help="a build that refuses the subject counts as one before it"
     )
     parser.add_argument("--fresh", action="store_true", help="run again what was run before")
     parser.set_defaults(command=_bisect)
-
-
-def _positive(word: str) -> int:
-    if not word.isdecimal() or int(word) < 1:
-        raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of at least 1")
-    return int(word)
 
 
 def _probability(word: str) -> float:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.commands.words import run_words
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
@@ -15,17 +15,7 @@ if TYPE_CHECKING:
 
 def scenario_words(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     parser.add_argument("scenario", metavar="SCENARIO", nargs="?" if optional else None, help="a file, or a name")
-    parser.add_argument("--variant", help="a variant of the scenario (or write SCENARIO[VARIANT])")
-    parser.add_argument(
-        "--set",
-        dest="sets",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override, as in serve.max-model-len=512",
-    )
-    parser.add_argument("--out", type=Path, default=Path("reports"), help="folder for the reports (default: reports)")
-    parser.add_argument("--grace", type=float, default=8.0, metavar="SECONDS", help=argparse.SUPPRESS)
+    run_words(parser)
 
 
 def judging_words(parser: argparse.ArgumentParser) -> None:

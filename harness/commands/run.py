@@ -1,0 +1,136 @@
+"""`harness run`, the job, and `harness fetch`, the weights that it needs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from harness.commands.words import positive, run_words, scenarios, worst
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from harness.build import Build
+    from harness.events import OnEvent
+    from harness.known import Step
+    from harness.record import Run
+    from harness.scenario import Scenario
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    run = commands.add_parser("run", help="start a scenario's server, check it, report", description="The job.")
+    scenarios(run)
+    run_words(run)
+    run.add_argument(
+        "--build",
+        default="current",
+        help="release:0.30.0, source:PATH@REV, commit:SHA, lock:FILE, venv:PATH, tree:DIR; default: the server on PATH",
+    )
+    run.add_argument("--repeat", type=positive, default=1, metavar="N", help="run N times; any failure is a failure")
+    run.add_argument(
+        "--peel", action="store_true", help="at a known failure launch again with its workaround, to see what is behind"
+    )
+    run.add_argument(
+        "--known",
+        choices=["expected"],
+        help="a known failure is no news (exit 0, skipped in JUnit); its absence is one",
+    )
+    run.add_argument("--skip-unmet", action="store_true", help="SKIP, not ERROR, where this node cannot meet the needs")
+    run.set_defaults(command=_run)
+    fetch = commands.add_parser("fetch", help="download, or check, the weights of a scenario")
+    scenarios(fetch)
+    fetch.add_argument("--build", default="current")
+    fetch.set_defaults(command=_fetch)
+
+
+def _load(words: argparse.Namespace) -> list[Scenario]:
+    """Every scenario that the command line names, with its variant and overrides applied."""
+    from harness import scenario
+
+    loaded = []
+    for word in words.scenarios:
+        path, variant = scenario.find(word)
+        chosen = getattr(words, "variant", None)
+        if variant and chosen and variant != chosen:
+            raise UsageError(f"{word} names variant {variant}, --variant names {chosen}", fix="name it once")
+        loaded.append(scenario.load(path, variant=variant or chosen, sets=tuple(getattr(words, "sets", ()))))
+    return loaded
+
+
+def _run(words: argparse.Namespace) -> int:
+    from harness import build, known, view
+
+    if words.peel and words.repeat > 1:
+        raise UsageError("--peel and --repeat do not go together", fix="peel once, then repeat what is behind")
+    chosen = build.parse(words.build)
+    loaded = _load(words)  # all of them, before the first one starts: a typo in the last must not cost an hour
+    for scenario in loaded:
+        known.beside(scenario.path)
+    ladders: list[list[Run]] = []
+    with view.choose(sys.stdout) as show:
+        for scenario in loaded:
+            for number in range(1, words.repeat + 1):
+                attempt = f"{number}/{words.repeat}" if words.repeat > 1 else None
+                ladders.append(_rungs(scenario, chosen, words, show, attempt=attempt))
+    runs = [run for rungs in ladders for run in rungs]
+    for run in runs:
+        print(view.closing(run, words.out / run.id))
+    if words.repeat > 1:
+        print("\n".join(view.tally(runs)))
+    if words.peel:
+        print("\n".join(line for rungs in ladders for line in (f"{rungs[0].title}:", *view.ladder(rungs))))
+    return worst(_code(rungs[0]) for rungs in ladders)  # what is behind a failure is news, not a second failure
+
+
+def _code(run: Run) -> int | None:
+    return 0 if run.expected else {"PASS": 0, "FAIL": 1, "ERROR": 3}.get(run.verdict or "ERROR")
+
+
+def _rungs(
+    scenario: Scenario, chosen: Build, words: argparse.Namespace, show: OnEvent, *, attempt: str | None
+) -> list[Run]:
+    """One run; with `--peel` one more under each workaround that it takes to get past known failures."""
+    from harness import known
+
+    def launch(under: tuple[Step, ...]) -> Run:
+        return _execute(scenario, chosen, words, show, attempt=attempt, under=under)
+
+    return list(known.peel(launch, known.beside(scenario.path))) if words.peel else [launch(())]
+
+
+def _execute(
+    scenario: Scenario,
+    chosen: Build,
+    words: argparse.Namespace,
+    show: OnEvent,
+    *,
+    attempt: str | None,
+    under: tuple[Step, ...],
+) -> Run:
+    from harness import run
+
+    return run.execute(
+        scenario,
+        build=chosen,
+        out=words.out,
+        sets=tuple(words.sets),
+        on_event=show,
+        grace=words.grace,
+        skip_unmet=words.skip_unmet,
+        attempt=attempt,
+        handling=run.Handling(expected=words.known == "expected", under=under, peel=bool(under)),
+    )
+
+
+def _fetch(words: argparse.Namespace) -> int:
+    from harness import build, environment, launch, node, weights
+
+    here = node.read()
+    provided = environment.provide(build.parse(words.build), here, on_step=print)
+    for scenario in _load(words):
+        resolved, _ = scenario.apply_when(provided.version)
+        given, _ = launch.scenario_env(resolved, os.environ)
+        for got in weights.fetch(resolved, provided, {**os.environ, **given}, seconds=resolved.budgets.download):
+            print(f"{scenario.name}: {got.model} {got.revision or 'local folder'}")
+    return 0

@@ -1,0 +1,66 @@
+"""Words that several commands take, and the exit code of several outcomes."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterable
+from pathlib import Path
+
+from harness.errors import HarnessError
+
+WORST_FIRST = (130, 3, 2, 1, 0)
+
+
+def scenarios(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("scenarios", nargs="+", metavar="SCENARIO", help="a file, or a name in scenarios/")
+
+
+def positive(word: str) -> int:
+    if not word.isdecimal() or int(word) < 1:
+        raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of at least 1")
+    return int(word)
+
+
+def count(word: str) -> int:
+    if not (word.isascii() and word.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of at least 0")
+    return int(word)
+
+
+def amount(word: str) -> float:
+    """A number of seconds or days: not below 0, and finite."""
+    try:
+        value = float(word)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{word!r} is not a number of at least 0")
+    return value
+
+
+def run_words(parser: argparse.ArgumentParser) -> None:
+    """How a scenario is run: variant, overrides, where reports go, how long a teardown may take."""
+    parser.add_argument("--variant", help="a variant of the scenario (or write SCENARIO[VARIANT])")
+    parser.add_argument(
+        "--set",
+        dest="sets",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override, as in serve.max-model-len=512",
+    )
+    parser.add_argument("--out", type=Path, default=Path("reports"), help="folder for the reports (default: reports)")
+    parser.add_argument(
+        "--grace",
+        type=amount,
+        default=8.0,
+        metavar="SECONDS",
+        help="for the teardown after an interruption (default: 8)",
+    )
+
+
+def worst(codes: Iterable[int | None]) -> int:
+    """The worst of several outcomes; None is a SKIP, and a call in which nothing ran is an error."""
+    ran = [code for code in codes if code is not None]
+    return next((code for code in WORST_FIRST if code in ran), HarnessError.exit_code)
