@@ -44,11 +44,11 @@ from harness.bisect.search import Answer, Seen, Unknown
 from harness.bisect.strategies import Settling, Weighing
 
 SIZE = 200
-MOST, QUICK_MOST = 300, 60
+MOST, QUICK_MOST = 300, 40
 """Runs after which a search that has not ended is given up."""
 ASKED = 0.95
 WORKERS = 4
-QUICK_HISTORIES, QUICK_AIMED, AIMED = 1, 30, 400
+QUICK_HISTORIES, QUICK_AIMED, AIMED = 1, 10, 400
 PASSED, SHOWN, SKIPPED, MASKED = "passed", "shown", "skipped", "masked"
 
 
