@@ -13,6 +13,7 @@ from rich.text import Text
 
 from harness import clock
 from harness.events import Event
+from harness.report.text import visible
 
 
 class LiveView:
@@ -66,4 +67,4 @@ class LiveView:
 def _row(event: Event) -> Text:
     mark, style = {True: ("✓", "green"), False: ("✗", "red"), None: ("·", "blue")}[event.ok]
     bold = "bold" if event.kind in ("run", "verdict") else ""
-    return Text.assemble((f"  {mark} ", style), (event.text, bold))
+    return Text.assemble((f"  {mark} ", style), (visible(event.text), bold))

@@ -13,6 +13,7 @@ from harness import launches
 from harness.bisect.outcome import Bisection
 from harness.events import Event
 from harness.record import Launched, Run
+from harness.report.text import visible
 
 PACKAGES = 8
 """Of those in which two builds differ so many are named here; the report has all."""
@@ -50,7 +51,8 @@ class PlainView:
     def __call__(self, event: Event) -> None:
         at = f" {event.t:8.2f}s" if event.t is not None else ""
         outcome = {True: " ok", False: " FAILED", None: ""}[event.ok]
-        print(f"{time.strftime('%H:%M:%S')}{at} {event.kind}{outcome}: {event.text}", file=self._stream, flush=True)
+        text = visible(event.text)
+        print(f"{time.strftime('%H:%M:%S')}{at} {event.kind}{outcome}: {text}", file=self._stream, flush=True)
 
 
 def closing(run: Run, folder: Path) -> str:
@@ -67,7 +69,7 @@ def closing(run: Run, folder: Path) -> str:
         f"  report       {folder / 'summary.md'}",
         f"  again        {run.reproduce}",
     ]
-    return "\n".join(rows)
+    return visible("\n".join(rows))
 
 
 def _phases(launched: Launched) -> str:
@@ -99,7 +101,7 @@ def sweep(rows: Sequence[tuple[object, Run]]) -> Iterator[str]:
     yield f"{'build':<32} {'verdict':<8} {'reach':<18} signature"
     for build, run in rows:
         said = f"{run.signature.id} {run.signature.title}" if run.signature else run.reason
-        yield f"{build!s:<32} {run.verdict or 'ERROR':<8} {_reach(run):<18} {said}"
+        yield visible(f"{build!s:<32} {run.verdict or 'ERROR':<8} {_reach(run):<18} {said}")
 
 
 def _reach(run: Run) -> str:
@@ -111,6 +113,10 @@ def _reach(run: Run) -> str:
 
 def bisected(told: Bisection, folder: Path) -> Iterator[str]:
     """The last words on a bisection: the answer, every probe, which bug hides which, where the report is."""
+    return map(visible, _bisected(told, folder))
+
+
+def _bisected(told: Bisection, folder: Path) -> Iterator[str]:
     yield f"{(told.ending or told.state).upper()} {told.sentence}"
     if told.fix_hint:
         yield f"  do           {told.fix_hint}"

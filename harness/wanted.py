@@ -20,7 +20,7 @@ def resolve(word: str) -> str:
         ScenarioError: there is no such record, or it has no signature.
     """
     if not word.startswith("@"):
-        return word
+        return _checked(word)
     try:
         found = record.load(Path(word[1:])).signature
     except UsageError as error:
@@ -28,6 +28,15 @@ def resolve(word: str) -> str:
     if found is None:
         raise ScenarioError(f"{word[1:]} has no signature: nothing failed in it", fix="name a run that failed")
     return found.id
+
+
+def _checked(word: str) -> str:
+    """A word that can name something."""
+    if not word.strip():
+        raise UsageError("a signature without a word names nothing", fix="name an id, a title or @run.json")
+    if re.fullmatch("[0-9a-fA-F]{1,12}", word) and not _PREFIX.fullmatch(word):
+        raise UsageError(f"{word!r} is no id: it has 4 to 12 digits 0-9 and a-f", fix="copy it from a report")
+    return word
 
 
 def named(word: str, signature: Signature) -> bool:

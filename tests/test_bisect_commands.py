@@ -16,7 +16,7 @@ import standin_build
 from bisecting import Bug, History
 
 from harness import cli, environment, known, node, record, report
-from harness.bisect import from_junit, outcome, pool, releases
+from harness.bisect import beginning, from_junit, outcome, pool, releases
 from harness.bisect.memory import Memory, rejudged
 from harness.errors import BuildError, HarnessError, Interrupted, NodeError, ScenarioError, UsageError
 from harness.events import Event
@@ -568,3 +568,134 @@ def test_a_grace_that_is_none(history, grace):
     with pytest.raises(SystemExit) as error:
         cli.main(["bisect", "history.yaml", "--builds", "builds", "--grace", grace])
     assert error.value.code == 2
+
+
+# --- what a stranger tried
+
+
+def folders():
+    return sorted(path.parent.name for path in Path("reports").glob("bisect-*/bisection.json"))
+
+
+def test_two_questions_never_share_a_folder(history):
+    """Same ends; another list between them, another range of one patch."""
+    Path("short").write_text("release:0.0.0\nrelease:0.3.0\nrelease:0.7.0\n")
+    Path("x.diff").write_text(PATCH)
+    lines = [["builds"], ["short"], ["builds", "--patch", "x.diff"], ["builds", "--patch", "x.diff@>=0.5"]]
+    for line in lines:
+        assert cli.main(["bisect", "history.yaml", "--builds", *line]) == 0
+    assert len(folders()) == len(lines)
+    cli.main(["bisect", "history.yaml", "--builds", "builds"])
+    assert len(folders()) == len(lines)
+
+
+def test_a_second_process_with_the_same_question_is_turned_away_with_words(history, capsys):
+    assert cli.main(["bisect", "history.yaml", "--builds", "builds"]) == 0
+    (name,) = folders()
+    with beginning.alone(Path("reports", name)):
+        assert cli.main(["bisect", "history.yaml", "--builds", "builds"]) == 3
+    said = capsys.readouterr().err
+    assert f"reports/{name} is being written by pid {os.getpid()}" in said
+    assert "interrupted" not in said
+
+
+@pytest.mark.parametrize(
+    ("patch", "said"),
+    [
+        ("x.diff@nonsense", "'nonsense' is no range of versions"),
+        ("x.diff@", "the range names no builds"),
+        ("x.diff@..", "the range names no builds"),
+        ("x.diff@0.1.0..", "the range names no builds"),
+        ("x.diff@0.1.0..0.9.0", "0.9.0 is not in release:0.0.0 … release:0.7.0"),
+    ],
+)
+def test_a_patch_whose_range_means_nothing(history, capsys, patch, said):
+    Path("x.diff").write_text(PATCH)
+    assert cli.main(["bisect", "history.yaml", "--builds", "builds", "--patch", patch]) == 2
+    assert said in capsys.readouterr().err
+    assert not history.executed
+
+
+def test_a_probe_has_no_first_and_last_build(history, capsys):
+    Path("x.diff").write_text(PATCH)
+    assert probe("--build", "0.1.0", "--signature", "abcd", "--patch", "x.diff@0.0.0..0.2.0") == 128
+    assert "one build has no first and last" in capsys.readouterr().err
+
+
+def test_what_was_named_and_did_nothing_is_told(history, capsys):
+    history.bugs[0] = Bug(CHASED, 3, 7, phase="capture#2")
+    history.bugs.append(Bug("another", 2, 4))
+    Path("x.diff").write_text(PATCH)
+    named = ["--patch", "x.diff@>=0.7", "--also", "nobody has it"]
+    assert cli.main(["bisect", "history.yaml", "--builds", "builds", *named]) == 1
+    said = capsys.readouterr().out
+    assert "patch x.diff was for none of the builds in which another bug covers the chased one" in said
+    assert "no run met nobody has it, named with --also" in said
+
+
+def test_a_patch_that_fits_nowhere_is_told_with_its_reason(history, capsys, monkeypatch):
+    answer = history.answer
+
+    def refusing(at, under):
+        if under:
+            return bisecting.run(
+                verdict="ERROR", blame="scenario", reason="patch x.diff does not fit this build: line 3"
+            )
+        return answer(at, under)
+
+    monkeypatch.setattr(history, "answer", refusing)
+    history.bugs[0] = Bug(CHASED, 3, 7, phase="capture#2")
+    history.bugs.append(Bug("another", 2, 4))
+    Path("x.diff").write_text(PATCH)
+    assert cli.main(["bisect", "history.yaml", "--builds", "builds", "--patch", "x.diff"]) == 1
+    said = capsys.readouterr().out
+    assert "patch x.diff fitted none of the builds that it was tried on: patch x.diff does not fit this build" in said
+
+
+@pytest.mark.parametrize("word", ["", " ", "f81", "F8198C0806A6", "0123456789AB"])
+def test_a_signature_that_can_name_nothing(history, capsys, word):
+    assert cli.main(["bisect", "history.yaml", "--builds", "builds", "--signature", word]) == 2
+    assert cli.main(["bisect", "history.yaml", "--builds", "builds", "--also", word]) == 2
+    assert probe("--build", "0.1.0", "--signature", word) == 128
+    assert not history.executed
+    capsys.readouterr()
+
+
+def test_one_failure_that_cannot_be_bisected_here_does_not_stop_the_others(history, tmp_path, capsys, monkeypatch):
+    known = [releases.Release(version=build.version) for build in history.builds]
+    monkeypatch.setattr(releases, "available", lambda _: tuple(known))
+    elsewhere = bisecting.replace(red(), id="elsewhere", variant="big", node_class="h200")
+    file = nightly(tmp_path, elsewhere, red())
+    assert cli.main(["bisect", "--from-junit", str(file), "--good", "0.1.0"]) == 3
+    caught = capsys.readouterr()
+    assert "history[big]" in caught.err
+    assert "was red on h200" in caught.err
+    assert "FOUND release:0.3.0" in caught.out
+
+
+def test_a_report_with_counts_that_are_none(tmp_path):
+    file = nightly(tmp_path, red())
+    file.write_text(file.read_text().replace('failures="1"', 'failures="abc"'))
+    with pytest.raises(UsageError, match="no readable JUnit file"):
+        from_junit.read(file)
+
+
+def test_a_variant_is_the_reports_to_say(history, tmp_path, capsys):
+    file = nightly(tmp_path, red())
+    assert cli.main(["bisect", "--from-junit", str(file), "--variant", "other", "--good", "0.1.0"]) == 2
+    assert "--from-junit says which scenario, variant, build and signature" in capsys.readouterr().err
+
+
+def test_options_are_written_out(history, capsys):
+    with pytest.raises(SystemExit) as error:
+        cli.main(["bisect", "history.yaml", "--buil", "builds"])
+    assert error.value.code == 2
+
+
+def test_nothing_of_a_server_can_steer_the_terminal(history, capsys):
+    history.bugs[0] = Bug("turned\u202eround\x1b[31m", 3, 7)
+    assert cli.main(["bisect", "history.yaml", "--builds", "builds"]) == 0
+    said = capsys.readouterr().out
+    assert "\u202e" not in said
+    assert "\x1b" not in said
+    assert "\\u202e" in said

@@ -40,7 +40,9 @@ class Search:
             scenario=self.scenario, out=self.folder / "out", memory=Memory(self.folder / "out"),
             known=beside(self.scenario.path), fix=self.fix, patches=tuple(self.patches),
         )  # fmt: skip
-        told, folder, bench = beginning.begin(bench, ends, self.wish, fresh=fresh, command="harness bisect …")
+        told, folder, bench = beginning.begin(
+            bench, ends, Range(builds=builds), self.wish, fresh=fresh, command="harness bisect …"
+        )
         driver = Driver(told, bench, self.wish, folder=folder, on_event=self.events.append)
         try:
             return driver.carry_out(Range(builds=builds, **words))

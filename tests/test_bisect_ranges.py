@@ -250,7 +250,7 @@ def test_ends_without_an_order(good, bad, said):
         choosing.between(Ends(good=parse(good), bad=parse(bad)), repo=None)
 
 
-LIST = "# oldest first\nrelease:0.27.1\n0.28.0  # a comment\n\nvenv:/some/where\n"
+LIST = "# oldest first\nrelease:0.27.1\n0.28.0  # a comment\n\nvenv:/some/where\t# another\n"
 
 
 def test_a_list_file_is_a_range_of_its_own(tmp_path):
@@ -299,6 +299,10 @@ def test_what_sweep_takes(tmp_path, monkeypatch):
     file.write_text(LIST)
     monkeypatch.setattr(releases, "available", lambda _: tuple(ALL))
     assert choosing.swept(str(file), repo=None) == choosing.listed(file)
+    apart = choosing.swept("tree:../a/b,tree:../c", repo=None)
+    assert [build.kind for build in apart] == ["tree", "tree"]
+    with pytest.raises(UsageError, match="there is no such list"):
+        choosing.swept("../no/list", repo=None)
     assert choosing.swept("0.27.1,venv:/x", repo=None) == (parse("0.27.1"), parse("venv:/x"))
     assert [str(build) for build in choosing.swept("0.28.0+cpu..0.30.0+cpu", repo=None)] == [
         "release:0.28.0+cpu", "release:0.29.0+cpu", "release:0.30.0+cpu",

@@ -15,7 +15,7 @@ from harness.errors import BuildError, NodeError, ScenarioError
 from harness.masking import Masker
 from harness.server import proctree
 from harness.server.living import Exited, Hung, Ready, Server
-from harness.server.logpump import line_times
+from harness.server.logpump import LogPump, line_times
 
 
 def listen(status, port=0):
@@ -81,6 +81,15 @@ def test_an_end_while_starting_is_an_outcome(tmp_path, last, how):
     assert outcome.how == how
     assert knows - outcome.t < 0.2
     assert (tmp_path / "server.log").read_text() == "RuntimeError: boom\n"
+
+
+def test_the_last_words_are_on_disk_when_the_end_is_told_however_busy_the_machine_is(tmp_path, monkeypatch):
+    """A pump that gets no time of the processor for half a second: the end is known long before the last line."""
+    turn = LogPump._turn
+    monkeypatch.setattr(LogPump, "_turn", lambda pump: (time.sleep(0.5), turn(pump)))
+    with make_server([["say", "the last words"], ["exit", 1]], tmp_path) as server:
+        assert isinstance(server.wait_ready(), Exited)
+        assert "the last words" in (tmp_path / "server.log").read_text()
 
 
 def test_exit_0_after_ready_is_an_end_and_told_at_once(tmp_path):

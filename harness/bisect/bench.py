@@ -98,8 +98,10 @@ class Bench:
         first, dots, last = patch.builds.partition("..")
         if not dots:
             return run.version is not None and in_range(Version(run.version), patch.builds)
-        places = [at for at, word in enumerate(self.order) if run.build == word]
-        return any(_place(self.order, first) <= at <= _place(self.order, last) for at in places)
+        begin, end = place(self.order, first), place(self.order, last)
+        if begin is None or end is None or run.build not in self.order:
+            return False
+        return begin <= self.order.index(run.build) <= end
 
     def _answers(self, build: Build, under: tuple[Change, ...], on_event: OnEvent) -> list[Run]:
         here = node.read()
@@ -116,10 +118,10 @@ class Bench:
         return self.memory.answers(question)
 
 
-def _place(order: Sequence[str], word: str) -> float:
-    """Where a build stands that is named by its word or its reference; one that is not there stands nowhere."""
+def place(order: Sequence[str], word: str) -> int | None:
+    """Where a build stands that is named by its word, its reference or its revision; None: it is not there."""
     named = (at for at, each in enumerate(order) if word in (each, each.partition(":")[2]) or f"@{word}" in each)
-    return next(named, float("nan"))
+    return next(named, None) if word else None
 
 
 def plain(scenario: Scenario) -> Scenario:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +15,9 @@ from harness.bisect.ranges import Range
 from harness.build import Build, parse
 from harness.errors import UsageError
 from harness.runtimes.vllm_recipes import COMPARED, recipe
+
+_ENDS = re.compile(r"([^,]*[^,./:])\.\.([^,./][^,]*)")
+"""Two builds with dots between them; `../` in a path is none of that."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +49,7 @@ def listed(path: Path) -> tuple[Build, ...]:
         raise UsageError(f"{path} cannot be read: {error}", fix="name a file with one build a line") from error
     builds: list[Build] = []
     for number, line in enumerate(lines, start=1):
-        word = line.partition(" #")[0].strip() if not line.lstrip().startswith("#") else ""
+        word = re.split(r"(?:^|\s)#", line, maxsplit=1)[0].strip()
         if not word:
             continue
         try:
@@ -144,9 +149,10 @@ def swept(words: str, *, repo: Path | None) -> tuple[Build, ...]:
     Raises:
         UsageError: they name no builds.
     """
-    first, dots, last = words.partition("..")
-    if dots and not Path(words).is_file():
-        return between(Ends(good=parse(first), bad=parse(last)), repo=repo).builds
     if Path(words).is_file():
         return listed(Path(words))
+    if ":" not in words and os.sep in words:
+        raise UsageError(f"--builds {words}: there is no such list", fix="name a list, A..B, or builds with commas")
+    if ends := _ENDS.fullmatch(words):
+        return between(Ends(good=parse(ends[1]), bad=parse(ends[2])), repo=repo).builds
     return tuple(map(parse, words.split(",")))

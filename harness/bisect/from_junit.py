@@ -49,13 +49,13 @@ def read(path: Path) -> Nightly:
     """
     try:
         report = JUnitXml.fromstring(path.read_bytes())
+        suites = list(report) if isinstance(report, JUnitXml) else [report]
+        rows = [(suite, _properties(suite)) for suite in suites]
+        bad = [(suite, row) for suite, row in rows if suite.failures or suite.errors]
     except Exception as error:  # the parser's own errors are of several libraries
         raise UsageError(f"{path} is no readable JUnit file: {error}", fix=_FIX) from error
-    suites = list(report) if isinstance(report, JUnitXml) else [report]
-    rows = [(suite, _properties(suite)) for suite in suites]
     if not rows or any("scenario" not in row or "build" not in row for _, row in rows):
         raise UsageError(f"{path} was not written by harness: its suites name no scenario and build", fix=_FIX)
-    bad = [(suite, row) for suite, row in rows if suite.failures or suite.errors]
     return Nightly(
         red=tuple(red for suite, row in bad for red in _reds(suite.name, row)),
         errors=tuple(suite.name for suite, row in bad if not any(_signatures(row))),

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.commands import probing
-from harness.commands.words import positive
-from harness.errors import HarnessError, UnmetError, UsageError
+from harness.commands.words import positive, worst
+from harness.errors import HarnessError, Interrupted, UnmetError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +31,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "bisect",
         help="the first bad build of a range",
+        allow_abbrev=False,  # the line is printed again, in other orders
         description="Exit 0: one build found; 1: not reproduced, no culprit, or only a range; 3: an end in error.",
     )
     probing.scenario_words(parser, optional=True)
@@ -83,7 +84,9 @@ def _one(words: argparse.Namespace) -> int:
     ends, builds = _range(words)
     bench = probing.bench(words)
     wish = _wish(words, prefetch=not bench.timed)
-    told = carry_out(bench, ends, builds, wish, fresh=words.fresh, line=words.line)
+    probing.check_patches(bench.patches, builds)
+    repo = str(words.repo or "")
+    told = carry_out(bench, ends, builds, wish, fresh=words.fresh, line=words.line, repo=repo)
     return EXIT[told.ending or "error"]
 
 
@@ -92,7 +95,7 @@ def _wish(words: argparse.Namespace, *, prefetch: bool) -> Wish:
     from harness.bisect.wish import Wish
 
     return Wish(
-        signature=wanted.resolve(words.signature) if words.signature else None,
+        signature=wanted.resolve(words.signature) if words.signature is not None else None,
         also=tuple(map(wanted.resolve, words.also)),
         allow_unreached=words.allow_unreached,
         confidence=words.confidence,
@@ -106,8 +109,8 @@ def _all_red(words: argparse.Namespace) -> int:
     from harness import node
     from harness.bisect import from_junit
 
-    if words.scenario or words.bad or words.signature:
-        raise UsageError("--from-junit says which scenario, build and signature", fix="leave the others out")
+    if words.scenario or words.variant or words.bad or words.signature:
+        raise UsageError("--from-junit says which scenario, variant, build and signature", fix="leave the others out")
     nightly = from_junit.read(words.from_junit)
     green = from_junit.read(words.last_green).green if words.last_green else {}
     here = node.read().node_class
@@ -115,12 +118,18 @@ def _all_red(words: argparse.Namespace) -> int:
         print(f"{title}: no verdict on the product, nothing to bisect")
     codes = []
     for red in nightly.red:
-        line = _words_of(words, red, green, here)
-        print(f"{red.title} {red.signature}: {shlex.join(['harness', *line])}")
-        codes.append(_one(_parsed(line)))
+        try:
+            line = _words_of(words, red, green, here)
+            print(f"{red.title} {red.signature}: {shlex.join(['harness', *line])}")
+            codes.append(_one(_parsed(line)))
+        except Interrupted:
+            raise
+        except HarnessError as error:  # the others can still be told
+            print(f"harness: {red.title} {red.signature}: {error}", file=sys.stderr)
+            codes.append(error.exit_code)
     if not codes:
         print(f"nothing in {words.from_junit} is red")
-    return max(codes, default=0)
+    return worst(codes or [0])
 
 
 def _words_of(words: argparse.Namespace, red: Red, green: Mapping[str, Build], here: str) -> list[str]:
@@ -181,7 +190,9 @@ def _packages(words: argparse.Namespace) -> tuple[Ends, Range]:
     return packages.between(words.good_env, words.bad_env, fix=words.fix, out=words.out)
 
 
-def carry_out(bench: Bench, ends: Ends, builds: Range, wish: Wish, *, fresh: bool, line: list[str]) -> Bisection:
+def carry_out(
+    bench: Bench, ends: Ends, builds: Range, wish: Wish, *, fresh: bool, line: list[str], repo: str = ""
+) -> Bisection:
     """Carry one bisection out, write its reports, say what came of it.
 
     Raises:
@@ -191,17 +202,21 @@ def carry_out(bench: Bench, ends: Ends, builds: Range, wish: Wish, *, fresh: boo
     from harness.bisect import beginning, rendering
     from harness.bisect.driver import Driver
 
-    told, folder, bench = beginning.begin(bench, ends, wish, fresh=fresh, command=shlex.join(["harness", *line]))
+    command = shlex.join(["harness", *line])
+    told, folder, bench = beginning.begin(bench, ends, builds, wish, fresh=fresh, command=command, repo=repo)
     # Several at once have no one line that would be the live one.
-    with view.choose(sys.stdout) if wish.jobs == 1 else view.PlainView(sys.stdout) as show:
+    show = view.choose(sys.stdout) if wish.jobs == 1 else view.PlainView(sys.stdout)
+    with beginning.alone(folder), show:
         driver = Driver(told, bench, wish, folder=folder, on_event=show)
         try:
             told = driver.carry_out(builds)
-        except BaseException:
-            print(f"interrupted; to go on: {told.command}", file=sys.stderr)
+        except BaseException as error:
+            stopped = isinstance(error, (Interrupted, KeyboardInterrupt))
+            lead = "interrupted; to go on" if stopped else "stopped; once that is mended, this goes on"
+            print(f"{lead}: {command}", file=sys.stderr)
             with suppress(HarnessError):  # the first trouble is the one to tell
                 rendering.write(driver.told, folder)
             raise
-    rendering.write(told, folder)
+        rendering.write(told, folder)
     print("\n".join(view.bisected(told, folder)))
     return told

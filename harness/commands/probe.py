@@ -26,6 +26,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "probe",
         help="one judgement for `git bisect run`",
+        allow_abbrev=False,
         description="Exit 0: good; 1: bad; 125: masked, or no such build; 128: everything else, so git stops.",
     )
     probing.scenario_words(parser)
@@ -46,6 +47,7 @@ def _probe(words: argparse.Namespace) -> int:
 
     chosen = build.parse(words.build)
     bench = probing.bench(words)
+    probing.check_patches(bench.patches, None)
     chased = _chased(words, bench)
     with view.choose(sys.stdout) as show:
         try:
@@ -75,4 +77,5 @@ def _chased(words: argparse.Namespace, bench: Bench) -> Chased:
     runs = (run for run in bench.memory.runs() if run.signature and wanted.named(word, run.signature))
     if found := next(runs, None):
         return marks.chased(found, also=also, known=bench.known_of(found))
-    return marks.unseen(word, also=also)
+    print(f"no run in {words.out} shows {word}: a build that fails otherwise cannot be good", file=sys.stderr)
+    return marks.unseen(wanted.resolve(word), also=also)

@@ -9,7 +9,11 @@ from harness.commands.words import run_words
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from harness.bisect.bench import Bench
+    from harness.bisect.ranges import Range
+    from harness.known import Patch
     from harness.scenario import Scenario
 
 
@@ -63,3 +67,28 @@ def bench(words: argparse.Namespace, *, since: str = "") -> Bench:
         patches=tuple(map(patches.read, words.patches)),
         fix=words.fix,
     )
+
+
+def check_patches(patches: Sequence[Patch], builds: Range | None) -> None:
+    """See that the ends of `FIRST..LAST` are builds of the range; finer ones are known only when it comes to them.
+
+    Raises:
+        UsageError: one is not, or there is no range in which it could be one.
+    """
+    from harness.bisect.bench import place
+
+    for patch in patches:
+        if ".." not in patch.builds:
+            continue
+        if builds is None:
+            raise UsageError(
+                f"--patch {patch.name}@{patch.builds}: one build has no first and last",
+                fix="leave the range out, or give versions: '>=0.29.0,<0.30.0'",
+            )
+        order = tuple(map(str, builds.builds))
+        lost = [word for word in patch.builds.split("..") if place(order, word) is None]
+        if lost and builds.finer is None:
+            raise UsageError(
+                f"--patch {patch.name}@{patch.builds}: {' and '.join(lost)} is not in {builds.words}",
+                fix="name the builds as the range does",
+            )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("sweep", help="one scenario on many builds, as a table")
+    parser = commands.add_parser("sweep", help="one scenario on many builds, as a table", allow_abbrev=False)
     probing.scenario_words(parser)
     parser.add_argument("--builds", required=True, metavar="A..B", help="a range, a list file, or builds with commas")
     parser.add_argument("--repo", type=Path, help="git repository, where A and B are commits")

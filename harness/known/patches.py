@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
 from harness.errors import NodeError, ScenarioError, UsageError
 
 _FIX = "write it against the build's own sources, paths as seen from site-packages (a/vllm/…), or give it an @RANGE"
@@ -54,7 +56,9 @@ def read(word: str) -> Patch:
     Raises:
         UsageError: no such file, or nothing in it that looks like a unified diff.
     """
-    name, _, builds = word.rpartition("@") if not Path(word).is_file() and "@" in word else (word, "", "")
+    name, at, builds = word.rpartition("@") if not Path(word).is_file() and "@" in word else (word, "", "")
+    if at:
+        _check_range(word, builds)
     try:
         text = Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -63,6 +67,17 @@ def read(word: str) -> Patch:
     if not made.files:
         raise UsageError(f"--patch {word}: {name} is no unified diff", fix="make it with `git diff` or `diff -u`")
     return made
+
+
+def _check_range(word: str, builds: str) -> None:
+    fix = "write FILE@'>=0.29.0,<0.30.0', FILE@FIRST..LAST, or FILE alone for all builds"
+    first, dots, last = builds.partition("..")
+    if not builds or (dots and not (first and last)):
+        raise UsageError(f"--patch {word}: the range names no builds", fix=fix)
+    try:
+        SpecifierSet("" if dots else builds)
+    except InvalidSpecifier as error:
+        raise UsageError(f"--patch {word}: {builds!r} is no range of versions", fix=fix) from error
 
 
 def apply(patches: Sequence[Patch], site: Path, packages: Sequence[str]) -> None:

@@ -31,7 +31,9 @@ from harness.server.kept import KeptTree, lost_error
 from harness.server.logpump import Line, LogPump
 from harness.server.quiet import Quiet
 
-_SETTLE = 0.1  # seconds that the log may take to catch up with a death
+_SETTLE = 2.0
+"""Seconds that the log may take to catch up with a death. It takes none where the machine has time for its pump; under
+load 0.1 s was too short, and a server "died without a word" whose last words were on disk a moment later."""
 _CLEAN = 2.0
 
 
