@@ -1,6 +1,6 @@
 """Bisection on generated histories, against `git bisect run` and git-bayesect on the same ones: probes, wrong culprits.
 
-    python benchmarks/bisection.py [--quick] [--histories 24] [--jobs 2]
+    python benchmarks/bisection.py [--quick] [--histories 7] [--jobs 2]
 
 Each history has a table that says how run k of build b ends, so all see the same luck. The rivals really run, in a
 throw-away repository, with a script that looks its answer up: exit 0, 1 or 125 (skip). A search only begins where the
@@ -363,7 +363,7 @@ def aims(count: int) -> Iterator[tuple[str, float, float]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few histories: seconds instead of minutes")
-    parser.add_argument("--histories", type=int, default=24)
+    parser.add_argument("--histories", type=int, default=7)
     parser.add_argument("--jobs", type=int, default=2)
     words = parser.parse_args()
     begin = time.monotonic()
