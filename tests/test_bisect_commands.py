@@ -699,3 +699,10 @@ def test_nothing_of_a_server_can_steer_the_terminal(history, capsys):
     assert "\u202e" not in said
     assert "\x1b" not in said
     assert "\\u202e" in said
+
+
+def test_a_record_that_cannot_be_read_is_told_of(history, capsys):
+    Path("reports", "broken").mkdir(parents=True)
+    Path("reports", "broken", "run.json").write_text("{")
+    assert cli.main(["bisect", "history.yaml", "--builds", "builds"]) == 0
+    assert "records that cannot be read, and so answered nothing: broken" in capsys.readouterr().out

@@ -67,6 +67,8 @@ class Driver:
         except (Interrupted, KeyboardInterrupt):
             self._ledger.update(state="interrupted", ended=clock.utc())
             raise
+        if lost := self._bench.memory.unreadable:
+            self._ledger.note(f"records that cannot be read, and so answered nothing: {', '.join(sorted(lost))}")
         self._ledger.note(*ladder.idle(self._bench.patches, self._wish.also, self._evidence.trials))
         self._ledger.update(state="finished", ended=clock.utc(), ladder=ladder.rungs(self._ledger.told.probes))
         return self._ledger.told
