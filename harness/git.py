@@ -93,3 +93,9 @@ def changed(repo: Path, one: str, other: str, paths: Sequence[str]) -> tuple[str
 def release_tags(repo: Path) -> tuple[str, ...]:
     """Tags that are called like a version: `v0.30.0`."""
     return tuple(ask(repo, "for-each-ref", "--format=%(refname:strip=2)", "refs/tags/v[0-9]*").splitlines())
+
+
+def to_have_it(repo: Path) -> str:
+    """What to do about a commit that a repository lacks."""
+    shallow = ask(repo, "rev-parse", "--is-shallow-repository") == "true"
+    return "the clone is shallow: `git fetch --unshallow`" if shallow else "fetch it, or correct its name"

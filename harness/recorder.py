@@ -48,9 +48,8 @@ class Recorder:
     ) -> Recorder:
         """Make the run's folder under `out` and its first record, `state: running`."""
         here = node.describe()
-        label = f"{scenario.name}.{scenario.variant}" if scenario.variant else scenario.name
         stamp = clock.utc()[:19].replace("-", "").replace(":", "").replace("T", "-")
-        folder = out / f"{stamp}-{label}-{uuid.uuid4().hex[:6]}"
+        folder = out / f"{stamp}-{scenario.label}-{uuid.uuid4().hex[:6]}"
         with writable(folder):
             folder.mkdir(parents=True)
         run = Run(

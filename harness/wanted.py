@@ -7,6 +7,7 @@ from pathlib import Path
 
 from harness import record
 from harness.errors import ScenarioError, UsageError
+from harness.record import Run
 from harness.signature import Signature
 
 _PREFIX = re.compile("[0-9a-f]{4,12}")
@@ -21,13 +22,24 @@ def resolve(word: str) -> str:
     """
     if not word.startswith("@"):
         return _checked(word)
+    found = recorded(word).signature
+    assert found is not None, "a run without one is refused"
+    return found.id
+
+
+def recorded(word: str) -> Run:
+    """The run that failed behind `@run.json` (or `@FOLDER`).
+
+    Raises:
+        ScenarioError: there is no such record, or it has no signature.
+    """
     try:
-        found = record.load(Path(word[1:])).signature
+        run = record.load(Path(word[1:]))
     except UsageError as error:
         raise ScenarioError(error.what, fix="name the run.json of a run that failed, after the @") from error
-    if found is None:
+    if run.signature is None:
         raise ScenarioError(f"{word[1:]} has no signature: nothing failed in it", fix="name a run that failed")
-    return found.id
+    return run
 
 
 def _checked(word: str) -> str:

@@ -37,8 +37,7 @@ def begin(
     asked = [recorder.asked(scenario), str(ends.good), str(ends.bad), ends.fix, here.node_class]
     asked += [wish.signature, wish.also, wish.allow_unreached, wish.confidence, repo]
     asked += [[(patch.key, patch.builds) for patch in bench.patches], list(map(str, builds.builds))]
-    label = f"{scenario.name}.{scenario.variant}" if scenario.variant else scenario.name
-    name = f"bisect-{label}-{hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:8]}"
+    name = f"bisect-{scenario.label}-{hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:8]}"
     folder = bench.out / name
     with writable(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from harness import environment, node, recorder, run
-from harness.bisect import examine, marks
+from harness.bisect import examine
 from harness.bisect.examine import Trial
 from harness.bisect.marks import Chased
 from harness.bisect.memory import Memory, Question
@@ -86,10 +86,6 @@ class Bench:
             applies=self._applies,
             fix=self.fix,
         )
-
-    def shows(self, build: Build, chased: Chased, under: tuple[Change, ...], *, on_event: OnEvent) -> bool:
-        """Whether the chased failure is there under these changes."""
-        return marks.judge(self.observe(build, under, on_event=on_event), chased, fix=self.fix).mark == "BAD"
 
     def _applies(self, patch: Patch, run: Run) -> bool:
         """Whether a patch is for the build of a run: all are, those of a release's range, or a stretch of the order."""

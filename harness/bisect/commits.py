@@ -92,9 +92,7 @@ def _commit(repo: Path, rev: str) -> str:
     try:
         return git.commit(repo, rev)
     except GitError as error:
-        shallow = git.ask(repo, "rev-parse", "--is-shallow-repository") == "true"
-        fix = "the clone is shallow: `git fetch --unshallow`" if shallow else "fetch it, or correct its name"
-        raise UsageError(f"{repo} has no commit {rev}", fix=fix) from error
+        raise UsageError(f"{repo} has no commit {rev}", fix=git.to_have_it(repo)) from error
 
 
 def _line(repo: Path, old: str, new: str) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.commands import probing
@@ -63,16 +62,13 @@ def _probe(words: argparse.Namespace) -> int:
 
 def _chased(words: argparse.Namespace, bench: Bench) -> Chased:
     """The failure with the place where it strikes, from the run that is named or a run on disk that showed it."""
-    from harness import record, wanted
+    from harness import wanted
     from harness.bisect import marks
-    from harness.errors import UsageError
 
     also = tuple(map(wanted.resolve, words.also))
     word = words.signature
     if word.startswith("@"):
-        run = record.load(Path(word[1:]))
-        if run.signature is None:
-            raise UsageError(f"{word[1:]} has no signature: nothing failed in it", fix="name a run that failed")
+        run = wanted.recorded(word)
         return marks.chased(run, also=also, known=bench.known_of(run))
     runs = (run for run in bench.memory.runs() if run.signature and wanted.named(word, run.signature))
     if found := next(runs, None):

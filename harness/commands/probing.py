@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from harness.commands.words import run_words
+from harness.commands.words import named, run_words
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from harness.bisect.bench import Bench
     from harness.bisect.ranges import Range
     from harness.known import Patch
-    from harness.scenario import Scenario
 
 
 def scenario_words(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
@@ -38,25 +37,14 @@ def judging_words(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def load(words: argparse.Namespace) -> Scenario:
-    """The scenario, its variant and overrides applied; what is expected of it is not."""
-    from harness import scenario
-    from harness.bisect import bench
-
-    path, variant = scenario.find(words.scenario)
-    if variant and words.variant and variant != words.variant:
-        raise UsageError(f"{words.scenario} names variant {variant}, --variant {words.variant}", fix="name it once")
-    return bench.plain(scenario.load(path, variant=variant or words.variant, sets=tuple(words.sets)))
-
-
 def bench(words: argparse.Namespace, *, since: str = "") -> Bench:
     """How builds are run for this command line."""
     from harness import known
-    from harness.bisect.bench import Bench
+    from harness.bisect.bench import Bench, plain
     from harness.bisect.memory import Memory
     from harness.known import patches
 
-    loaded = load(words)
+    loaded = plain(named(words.scenario, words.variant, words.sets))  # what is expected of it is not asked
     return Bench(
         scenario=loaded,
         out=words.out,

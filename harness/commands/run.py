@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from harness.commands.words import positive, run_words, scenarios, worst
+from harness.commands.words import code, named, positive, run_words, scenarios, worst
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,16 +46,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _load(words: argparse.Namespace) -> list[Scenario]:
     """Every scenario that the command line names, with its variant and overrides applied."""
-    from harness import scenario
-
-    loaded = []
-    for word in words.scenarios:
-        path, variant = scenario.find(word)
-        chosen = getattr(words, "variant", None)
-        if variant and chosen and variant != chosen:
-            raise UsageError(f"{word} names variant {variant}, --variant names {chosen}", fix="name it once")
-        loaded.append(scenario.load(path, variant=variant or chosen, sets=tuple(getattr(words, "sets", ()))))
-    return loaded
+    variant, sets = getattr(words, "variant", None), getattr(words, "sets", ())
+    return [named(word, variant, sets) for word in words.scenarios]
 
 
 def _run(words: argparse.Namespace) -> int:
@@ -80,11 +72,7 @@ def _run(words: argparse.Namespace) -> int:
         print("\n".join(view.tally(runs)))
     if words.peel:
         print("\n".join(line for rungs in ladders for line in (f"{rungs[0].title}:", *view.ladder(rungs))))
-    return worst(_code(rungs[0]) for rungs in ladders)  # what is behind a failure is news, not a second failure
-
-
-def _code(run: Run) -> int | None:
-    return 0 if run.expected else {"PASS": 0, "FAIL": 1, "ERROR": 3}.get(run.verdict or "ERROR")
+    return worst(code(rungs[0]) for rungs in ladders)  # what is behind a failure is news, not a second failure
 
 
 def _rungs(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.commands import probing
-from harness.commands.words import worst
+from harness.commands.words import code, worst
 
 if TYPE_CHECKING:
     from harness.build import Build
@@ -35,4 +35,4 @@ def _sweep(words: argparse.Namespace) -> int:
         for build in builds:
             runs.append((build, made.observe(build, on_event=show)))  # noqa: PERF401 - the view shows each as it goes
     print("\n".join(view.sweep(runs)))
-    return worst({"PASS": 0, "FAIL": 1}.get(run.verdict or "", 3) for _, run in runs)
+    return worst(code(run) for _, run in runs)

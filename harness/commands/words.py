@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, UsageError
+
+if TYPE_CHECKING:
+    from harness.record import Run
+    from harness.scenario import Scenario
 
 WORST_FIRST = (130, 3, 2, 1, 0)
 
@@ -39,6 +44,20 @@ def amount(word: str) -> float:
     return value
 
 
+def named(word: str, variant: str | None, sets: Sequence[str] = ()) -> Scenario:
+    """The scenario that a command line names, as PATH, NAME or NAME[VARIANT], with its variant and overrides applied.
+
+    Raises:
+        UsageError: two variants are named.
+    """
+    from harness import scenario
+
+    path, own = scenario.find(word)
+    if own and variant and own != variant:
+        raise UsageError(f"{word} names variant {own}, --variant names {variant}", fix="name it once")
+    return scenario.load(path, variant=own or variant, sets=tuple(sets))
+
+
 def run_words(parser: argparse.ArgumentParser) -> None:
     """How a scenario is run: variant, overrides, where reports go, how long a teardown may take."""
     parser.add_argument("--variant", help="a variant of the scenario (or write SCENARIO[VARIANT])")
@@ -58,6 +77,11 @@ def run_words(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="for the teardown after an interruption (default: 8)",
     )
+
+
+def code(run: Run) -> int | None:
+    """The exit code of one run; None: it was skipped."""
+    return 0 if run.expected else {"PASS": 0, "FAIL": 1, "ERROR": 3}.get(run.verdict or "ERROR")
 
 
 def worst(codes: Iterable[int | None]) -> int:

@@ -120,9 +120,7 @@ def _commit(top: Path, rev: str) -> str:
     try:
         return git.commit(top, rev or "HEAD")
     except GitError as error:
-        shallow = git.ask(top, "rev-parse", "--is-shallow-repository") == "true"
-        fix = "the clone is shallow: `git fetch --unshallow`" if shallow else "fetch it, or correct its name"
-        raise BuildError(f"{top} has no commit {rev or 'yet'}", fix=fix) from error
+        raise BuildError(f"{top} has no commit {rev or 'yet'}", fix=git.to_have_it(top)) from error
 
 
 def _variables(top: Path, folder: Path) -> dict[str, str]:

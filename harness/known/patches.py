@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +10,9 @@ from typing import Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from harness.errors import NodeError, ScenarioError, UsageError
+from harness import git
+from harness.errors import ScenarioError, UsageError
+from harness.git import GitError
 
 _FIX = "write it against the build's own sources, paths as seen from site-packages (a/vllm/…), or give it an @RANGE"
 _NAMED = re.compile(r"(?m)^(?:---|\+\+\+) (?:[ab]/)?([^\t\r\n]+)")
@@ -87,15 +86,11 @@ def apply(patches: Sequence[Patch], site: Path, packages: Sequence[str]) -> None
         ScenarioError: one does not fit these sources.
         NodeError: there is no git.
     """
-    git = shutil.which("git")
-    if git is None:
-        raise NodeError("there is no git, which applies patches", fix="install git")
+    include = [f"--include={package}/*" for package in packages]
+    # git looks upwards for a repository, and in one would take the paths for its own.
+    env = {"GIT_CEILING_DIRECTORIES": str(site.parent)}
     for patch in patches:
-        include = [f"--include={package}/*" for package in packages]
-        # git looks upwards for a repository, and in one would take the paths for its own.
-        env = {**os.environ, "GIT_CEILING_DIRECTORIES": str(site.parent), "LC_ALL": "C"}
-        argv = [git, "apply", "--whitespace=nowarn", *include, "-"]
-        done = subprocess.run(argv, cwd=site, env=env, input=patch.text, capture_output=True, text=True, check=False)
-        if done.returncode:
-            said = done.stderr.strip().splitlines() or [f"git apply ended with {done.returncode}"]
-            raise ScenarioError(f"{patch.words} does not fit this build: {said[0]}", fix=_FIX)
+        try:
+            git.ask(site, "apply", "--whitespace=nowarn", *include, "-", env=env, given=patch.text)
+        except GitError as error:
+            raise ScenarioError(f"{patch.words} does not fit this build: {error}", fix=_FIX) from error

@@ -59,6 +59,11 @@ class Scenario:
         return f"{self.name}[{self.variant}]" if self.variant else self.name
 
     @property
+    def label(self) -> str:
+        """`NAME` or `NAME.VARIANT`, for names of folders."""
+        return f"{self.name}.{self.variant}" if self.variant else self.name
+
+    @property
     def world_size(self) -> int:
         """GPUs that one launch takes: the product of the parallel sizes."""
         return math.prod(self.serve.get(flag, 1) for flag in self.parallel_flags)
