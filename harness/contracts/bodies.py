@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Kind = Literal["method", "class", "static", "property"]
@@ -42,6 +42,7 @@ class Method:
     """Names of functions that are given self, and so may set anything."""
     dynamic: bool
     """It sets attributes whose names are not written down."""
+    node: FunctionNode = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,7 +158,7 @@ def _slots(node: ast.ClassDef) -> Iterator[str]:
 
 def _method(node: FunctionNode) -> Method:
     kind = _kind(node)
-    look = _Look(_own_name(node) if kind != "static" else None, _guards(node))
+    look = _Look(_own_name(node, kind), _guards(node))
     for each in node.body:
         look.visit(each)
     return Method(
@@ -170,6 +171,7 @@ def _method(node: FunctionNode) -> Method:
         bases=frozenset(look.bases),
         hands_self=frozenset(look.hands_self),
         dynamic=look.dynamic,
+        node=node,
     )
 
 
@@ -182,7 +184,9 @@ def _kind(node: FunctionNode) -> Kind:
     return "property" if any(name.endswith("property") or name in ("setter", "deleter") for name in names) else "method"
 
 
-def _own_name(node: FunctionNode) -> str | None:
+def _own_name(node: FunctionNode, kind: Kind) -> str | None:
+    if kind == "static":  # a __new__ calls what it makes so
+        return "self" if node.name == "__new__" else None
     first = [*node.args.posonlyargs, *node.args.args][:1]
     return first[0].arg if first else None
 
@@ -311,3 +315,12 @@ def _catches(handler: ast.ExceptHandler) -> bool:
 
 def _last(name: str) -> str:
     return name.rpartition(".")[2]
+
+
+def is_stub(node: FunctionNode) -> bool:
+    """Whether it does nothing but say what it is: a docstring, `...`, `pass`, `raise`."""
+    return all(isinstance(each, ast.Pass | ast.Raise) or _is_constant(each) for each in node.body)
+
+
+def _is_constant(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -41,7 +41,14 @@ class Sources(ABC):
         return hashlib.sha256("\n".join([*rows, *sorted(self.native)]).encode()).hexdigest()[:12]
 
     def text(self, name: str) -> str:
-        return self._bytes(name).decode(errors="replace")
+        """The text of a file, kept: every rule looks through all of them (40 MB)."""
+        if name not in self._texts:
+            self._texts[name] = self._bytes(name).decode(errors="replace")
+        return self._texts[name]
+
+    @cached_property
+    def _texts(self) -> dict[str, str]:
+        return {}
 
     @abstractmethod
     def _listed(self) -> tuple[str, ...]: ...
