@@ -1,0 +1,91 @@
+"""All rules over one build, in their order. Pure but for reading the sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from harness.contracts import counts, dropped, imports, never_set, overrides
+from harness.contracts.calls import Calls
+from harness.contracts.contracts_file import Contracts, Hierarchy
+from harness.contracts.hierarchy import Classes, Klass
+from harness.contracts.index import Index
+from harness.contracts.model import Finding, Report
+from harness.contracts.reading import Sources
+from harness.contracts.typed import Typed
+
+
+def check(sources: Sources, contracts: Contracts, *, build: str) -> Report:
+    """What is broken in a package, by the hierarchies and rules of a file."""
+    run = _Run(sources, contracts)
+    found = sorted({each.key: each for each in run.findings()}.values(), key=lambda each: each.key)
+    notes = [*run.notes, *(f"{file} cannot be read: {why}" for file, why in sorted(run.index.unreadable.items()))]
+    return Report(
+        build=build,
+        version=sources.version,
+        content=sources.content,
+        files=len(sources.names),
+        findings=tuple(found),
+        classes=run.classes_by_name,
+        notes=tuple(notes),
+    )
+
+
+class _Run:
+    def __init__(self, sources: Sources, contracts: Contracts) -> None:
+        self._contracts = contracts
+        self.index = Index(sources)
+        self._classes = Classes(self.index)
+        self._typed, self._calls = Typed(self._classes), Calls(self.index)
+        self.notes: list[str] = []
+        self.classes_by_name: dict[str, int] = {}
+
+    def findings(self) -> Iterator[Finding]:
+        for hierarchy in self._contracts.hierarchies:
+            yield from self._in_hierarchy(hierarchy)
+        yield from self._counts()
+        if self._contracts.imports:
+            yield from self._imports()
+
+    def _in_hierarchy(self, hierarchy: Hierarchy) -> Iterator[Finding]:
+        family = self._family(hierarchy.name, hierarchy.roots)
+        rules = {
+            "dropped-argument": lambda: dropped.check(self._classes, family, self._typed),
+            "never-set": lambda: never_set.check(self._classes, family),
+            "override": lambda: overrides.check(self._classes, family, self._calls),
+        }
+        for rule in hierarchy.rules:
+            for found in rules[rule]():
+                yield replace(found, hierarchy=hierarchy.name, refs=hierarchy.refs)
+
+    def _family(self, name: str, roots: tuple[str, ...]) -> list[Klass]:
+        found: dict[str, Klass] = {}
+        for root in roots:
+            below = self._classes.below(root)
+            found.update((each.path, each) for each in below)
+            if not below:
+                self.notes.append(f"{name}: this build has no {root}")
+        self.classes_by_name[name] = len(found)
+        vague = sum(bool(self._classes.vague(path)) for path in found)
+        if vague:
+            self.notes.append(f"{name}: attributes of {vague} of {len(found)} classes cannot be known")
+        return list(found.values())
+
+    def _counts(self) -> Iterator[Finding]:
+        for count in self._contracts.counts:
+            if counts.applies(self._classes, count.where):
+                family = self._family(count.name, count.roots)
+                yield from (replace(each, hierarchy=count.name) for each in counts.check(self._classes, family, count))
+            elif count.where:
+                self.notes.append(f"{count.name}: {count.where.function} does not assert it in this build")
+
+    def _imports(self) -> Iterator[Finding]:
+        apart = [module for each in self._contracts.not_in_every_build for module in each.modules]
+        passed = 0
+        for found in imports.check(self.index):
+            if any(found.member == module or found.member.startswith(f"{module}.") for module in apart):
+                passed += 1
+            else:
+                yield found
+        if passed:
+            self.notes.append(f"{passed} imports of modules that not every build has were left out")
