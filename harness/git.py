@@ -41,14 +41,9 @@ def ask(
         GitError: it ends with another code than those `allowed`.
         NodeError: there is no git.
     """
-    git = shutil.which("git")
-    if git is None:
-        raise NodeError("there is no git, which knows the commits of a repository", fix="install git")
-    settings = [option for each in _SETTINGS for option in ("-c", each)]
-    kept = {name: value for name, value in os.environ.items() if name not in _LOCAL}
     done = subprocess.run(
-        [git, "-C", str(repo), *settings, *words],
-        env={**kept, **_ENV, **(env or {})},
+        _argv(repo, words),
+        env={**_variables(), **(env or {})},
         input=given,
         stdin=subprocess.DEVNULL if given is None else None,
         capture_output=True,
@@ -57,9 +52,38 @@ def ask(
         check=False,
     )
     if done.returncode not in allowed:
-        said = done.stderr.strip().splitlines() or [f"git {words[0]} ended with {done.returncode}"]
-        raise GitError(said[0].removeprefix("fatal: "))
+        raise _refusal(words, done.returncode, done.stderr)
     return done.stdout.removesuffix("\n")
+
+
+def archive(repo: Path, commit: str, folder: str) -> bytes:
+    """The files below a folder as they were in a commit: a tar file.
+
+    Raises:
+        GitError: there is no such commit, or it has no such folder.
+        NodeError: there is no git.
+    """
+    words = ("archive", "--format=tar", commit, "--", folder)
+    done = subprocess.run(_argv(repo, words), env=_variables(), stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if done.returncode:
+        raise _refusal(words, done.returncode, done.stderr.decode(errors="replace"))
+    return done.stdout
+
+
+def _argv(repo: Path, words: Sequence[str]) -> list[str]:
+    git = shutil.which("git")
+    if git is None:
+        raise NodeError("there is no git, which knows the commits of a repository", fix="install git")
+    return [git, "-C", str(repo), *(option for each in _SETTINGS for option in ("-c", each)), *words]
+
+
+def _variables() -> dict[str, str]:
+    return {**{name: value for name, value in os.environ.items() if name not in _LOCAL}, **_ENV}
+
+
+def _refusal(words: Sequence[str], code: int, said: str) -> GitError:
+    lines = said.strip().splitlines() or [f"git {words[0]} ended with {code}"]
+    return GitError(lines[0].removeprefix("fatal: "))
 
 
 def names(printed: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import griffe
 
 from harness.contracts.bodies import FunctionNode, dotted
-from harness.contracts.index import Index
+from harness.contracts.index import Index, parsed
 from harness.contracts.model import Finding, Place
 
 RULE = "missing-import"
@@ -31,28 +31,89 @@ class Wanted:
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """The findings of a package."""
-    package = re.escape(index.sources.package)
-    inside = re.compile(rf"^[ \t]+(?:from[ \t]+(?:{package}\b|\.)|import[ \t]+{package}\b)", re.MULTILINE)
+    """The findings of a package.
+
+    A file is parsed only where its text names something that seems not to be there: most of a package is in order.
+    """
+    texts = _Texts(index)
     for file in sorted(index.sources.names):
-        if inside.search(index.sources.text(file)):
+        if any(not texts.surely_has(each) for each in texts.imported(file)):
             yield from _in_file(index, file)
 
 
 def _in_file(index: Index, file: str) -> Iterator[Finding]:
     module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     try:
-        tree = index.tree(module)
+        tree = parsed(index.sources.text(file))
     except SyntaxError as error:
         index.unreadable[file] = str(error)
         return
-    package = module if file.endswith("/__init__.py") else module.rpartition(".")[0]
     seen = set[str]()
-    for each in _wanted(tree, package, index.sources.package):
+    for each in _wanted(tree, _package(file), index.sources.package):
         missing = _missing(index, each)
         if missing and missing not in seen:
             seen.add(missing)
             yield _finding(module, file, each, missing)
+
+
+def _package(file: str) -> str:
+    """The package that relative imports of a file start from."""
+    return file.rpartition("/")[0].replace("/", ".")
+
+
+class _Texts:
+    """What texts say of imports, without being parsed."""
+
+    def __init__(self, index: Index) -> None:
+        self._index, self._top = index, index.sources.package
+        top = re.escape(self._top)
+        self._inside = re.compile(
+            rf"^[ \t]+from[ \t]+({top}(?:\.[\w.]+)?|\.+[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)"
+            rf"|^[ \t]+import[ \t]+({top}[\w.]*)",
+            re.MULTILINE,
+        )
+        self._bound: dict[str, frozenset[str]] = {}
+
+    def imported(self, file: str) -> Iterator[Wanted]:
+        """Everything that is imported in an indented line."""
+        for match in self._inside.finditer(self._index.sources.text(file)):
+            if match[3]:
+                yield Wanted(module=match[3], name="", line=0, function="")
+                continue
+            module = _absolute(match[1], _package(file))
+            for name in _ONE_NAME.findall(_COMMENT.sub("", match[2])):
+                yield Wanted(module=module, name=name, line=0, function="")
+
+    def surely_has(self, wanted: Wanted) -> bool:
+        """Whether a module binds a name somewhere, or has such a module below it."""
+        file = self._index.file(wanted.module)
+        if file is None:
+            return False
+        return not wanted.name or wanted.name in self._binds(file) or _is_module(self._index, f"{wanted.module}.{wanted.name}")
+
+    def _binds(self, file: str) -> frozenset[str]:
+        if file not in self._bound:
+            text = self._index.sources.text(file)
+            imported = (word for words in _IMPORTS.findall(text) for word in _WORD.findall(words))
+            self._bound[file] = frozenset((*(a or b for a, b in _BINDS.findall(text)), *imported))
+        return self._bound[file]
+
+
+_WORD = re.compile(r"\w+")
+_COMMENT = re.compile(r"#[^\n]*")
+_ONE_NAME = re.compile(r"(\w+)(?:\s+as\s+\w+)?")
+_BINDS = re.compile(r"^[ \t]*(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)|^[ \t]*(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
+_IMPORTS = re.compile(r"^[ \t]*(?:from[ \t]+\S+[ \t]+)?import[ \t]+(\([^)]*\)|[^\n]*)", re.MULTILINE)
+
+
+def _absolute(module: str, package: str) -> str:
+    """`.x` in package `a.b` is `a.b.x`."""
+    name = module.lstrip(".")
+    level = len(module) - len(name)
+    if not level:
+        return module
+    parts = package.split(".")
+    return ".".join([*parts[: len(parts) - level + 1], *([name] if name else [])])
 
 
 def _finding(module: str, file: str, wanted: Wanted, missing: str) -> Finding:
@@ -67,12 +128,12 @@ def _finding(module: str, file: str, wanted: Wanted, missing: str) -> Finding:
 
 
 def _wanted(tree: ast.Module, package: str, top: str) -> Iterator[Wanted]:
-    pending: list[tuple[ast.AST, str]] = [(node, "") for node in tree.body]
+    pending: list[tuple[ast.AST, str]] = [(node, "") for node in reversed(tree.body)]
     while pending:
-        node, function = pending.pop(0)
+        node, function = pending.pop()
         if function and isinstance(node, ast.Import | ast.ImportFrom):
             yield from (each for each in _imported(node, package, function) if _within(each.module, top))
-        pending[:0] = [(child, inner) for child, inner in _below(node, function)]
+        pending += reversed(list(_below(node, function)))
 
 
 def _within(module: str, package: str) -> bool:
@@ -80,17 +141,21 @@ def _within(module: str, package: str) -> bool:
 
 
 def _below(node: ast.AST, function: str) -> Iterator[tuple[ast.AST, str]]:
-    """The parts of a node that run unguarded, each with the function that it is in."""
+    """The statements in a statement that run unguarded, each with the function that it is in."""
     if isinstance(node, FunctionNode):
-        yield from ((each, f"{function}.{node.name}".lstrip(".")) for each in node.body)
-    elif isinstance(node, ast.ClassDef):
-        yield from ((each, function) for each in node.body)
-    elif isinstance(node, ast.Try) and any(map(_catches, node.handlers)):
-        yield from ((each, function) for each in (*node.orelse, *node.finalbody))
+        function = f"{function}.{node.name}".lstrip(".")
+    parts = ("body", "orelse", "finalbody", "handlers", "cases")
+    if isinstance(node, ast.Try) and any(map(_catches, node.handlers)):
+        parts = ("orelse", "finalbody")
     elif isinstance(node, ast.If) and dotted(node.test).endswith("TYPE_CHECKING"):
-        yield from ((each, function) for each in node.orelse)
-    elif not isinstance(node, ast.With) or not any("suppress" in ast.dump(item) for item in node.items):
-        yield from ((each, function) for each in ast.iter_child_nodes(node))
+        parts = ("orelse",)
+    elif isinstance(node, ast.With) and any("suppress" in ast.dump(item) for item in node.items):
+        parts = ()
+    yield from ((each, function) for part in parts for each in _statements(getattr(node, part, ())))
+
+
+def _statements(part: object) -> list[ast.AST]:
+    return part if isinstance(part, list) else []  # the body of a lambda or of a conditional value is none
 
 
 def _catches(handler: ast.ExceptHandler) -> bool:
@@ -103,10 +168,7 @@ def _imported(node: ast.Import | ast.ImportFrom, package: str, function: str) ->
         for each in node.names:
             yield Wanted(module=each.name, name="", line=node.lineno, function=function)
         return
-    module = node.module or ""
-    if node.level:
-        above = package.split(".")[: len(package.split(".")) - node.level + 1]
-        module = ".".join([*above, *([module] if module else [])])
+    module = _absolute("." * node.level + (node.module or ""), package)
     for each in node.names:
         yield Wanted(module=module, name="" if each.name == "*" else each.name, line=node.lineno, function=function)
 

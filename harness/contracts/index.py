@@ -45,7 +45,7 @@ class Index:
     def tree(self, module: str) -> ast.Module:
         """The syntax tree of a module that was read."""
         if module not in self._trees:
-            self._trees[module] = _parsed(self.sources.text(self.file(module) or ""))
+            self._trees[module] = parsed(self.sources.text(self.file(module) or ""))
         return self._trees[module]
 
     def resolve(self, dotted: str) -> Known | None:
@@ -112,6 +112,11 @@ class Index:
         return member
 
 
-def _parsed(text: str) -> ast.Module:
+def parsed(text: str) -> ast.Module:
+    """The syntax tree of a text.
+
+    Raises:
+        SyntaxError: it is no Python of this interpreter.
+    """
     with warnings.catch_warnings(action="ignore"):
         return ast.parse(text)

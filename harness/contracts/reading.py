@@ -7,7 +7,7 @@ import os
 import re
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -107,6 +107,20 @@ class Wheel(Sources):
     def _fingerprint(self, name: str) -> str:
         info = self._zip.getinfo(name)  # a wheel says what is in it without being unpacked
         return f"{info.CRC:08x} {info.file_size}"
+
+
+class Archive(Sources):
+    """A package whose files are at hand."""
+
+    def __init__(self, files: Mapping[str, bytes], package: str, *, version: str) -> None:
+        super().__init__(package, version=version)
+        self._held = files
+
+    def _listed(self) -> tuple[str, ...]:
+        return tuple(self._held)
+
+    def _bytes(self, name: str) -> bytes:
+        return self._held[name]
 
 
 def at(path: Path, package: str) -> Sources:

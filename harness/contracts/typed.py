@@ -39,10 +39,10 @@ class Typed:
         """Where an attribute is read on a name whose type is one of these classes, or an ancestor of one."""
         wanted = {one for path in paths for one in self._classes.order(path) if self._classes.get(one)}
         names = {one.rpartition(".")[2] for one in wanted}
-        literal = f".{attribute}"
+        read = re.compile(rf"(?<!\.)\b(?!self\b|cls\b)\w+\.{re.escape(attribute)}\b(?!\s*=[^=])")
         for file in sorted(self._sources.names):
             text = self._sources.text(file)
-            if literal in text and any(name in text for name in names):
+            if f".{attribute}" in text and read.search(text) and any(name in text for name in names):
                 yield from self._in_file(file, attribute, wanted)
 
     def _in_file(self, file: str, attribute: str, wanted: set[str]) -> Iterator[Place]:
