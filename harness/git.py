@@ -64,7 +64,9 @@ def archive(repo: Path, commit: str, folder: str) -> bytes:
         NodeError: there is no git.
     """
     words = ("archive", "--format=tar", commit, "--", folder)
-    done = subprocess.run(_argv(repo, words), env=_variables(), stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    done = subprocess.run(
+        _argv(repo, words), env=_variables(), stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
     if done.returncode:
         raise _refusal(words, done.returncode, done.stderr.decode(errors="replace"))
     return done.stdout

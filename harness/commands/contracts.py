@@ -22,12 +22,16 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="static contracts of a build's sources: no GPU, nothing is imported",
         description="Exit 0: nothing new; 1: findings that no baseline accepts.",
     )
-    parser.add_argument("build", metavar="BUILD_OR_PATH", help="a build, a wheel, an environment or a folder of sources")
+    parser.add_argument(
+        "build", metavar="BUILD_OR_PATH", help="a build, a wheel, an environment or a folder of sources"
+    )
     parser.add_argument("--json", action="store_true", help="one object, for programs")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write a JUnit file, a case for each finding")
     parser.add_argument("--contracts", type=Path, metavar="FILE", help="another contracts.yaml than the one for vLLM")
     parser.add_argument("--baseline", type=Path, metavar="FILE", help="accepted findings; default: those for vLLM")
-    parser.add_argument("--accept", action="store_true", help="add what is new to the --baseline, which may be a new file")
+    parser.add_argument(
+        "--accept", action="store_true", help="add what is new to the --baseline, which may be a new file"
+    )
     parser.add_argument("--fresh", action="store_true", help="read the sources again, even if they were read before")
     parser.set_defaults(command=_contracts)
 

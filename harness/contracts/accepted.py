@@ -1,7 +1,7 @@
 """The baseline: findings that somebody looked at and accepted, so that only new ones are red.
 
-An entry accepts a finding by its key; `*` stands for any text. What was accepted while nobody ran into it (`latent`) is new
-again when somebody does.
+An entry accepts a finding by its key; `*` stands for any text. What was accepted while nobody ran into it (`latent`) is
+new again when somebody does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What the methods of a class do to `self`: attributes they set and read, methods they call. Pure, one class at a time.
 
-Nested functions count for the method around them; a nested class, and a nested function with a `self` of its own, do not.
+Nested functions count for the method around them; a nested class, and a nested function with a `self` of its own, do
+not.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ def _names(target: ast.AST) -> Iterator[str]:
 def _slots(node: ast.ClassDef) -> Iterator[str]:
     for each in node.body:
         if isinstance(each, ast.Assign) and any(_is_name(target, "__slots__") for target in each.targets):
-            yield from (leaf.value for leaf in ast.walk(each.value) if _is_text(leaf))
+            yield from filter(None, map(_text, ast.walk(each.value)))
 
 
 def _method(node: FunctionNode) -> Method:
@@ -194,7 +195,7 @@ def _own_name(node: FunctionNode, kind: Kind) -> str | None:
 def _guards(node: FunctionNode) -> frozenset[str]:
     """Attributes that a function asks for before it reads them."""
     calls = (each for each in ast.walk(node) if isinstance(each, ast.Call) and _is_name(each.func, "hasattr"))
-    return frozenset(str(call.args[1].value) for call in calls if len(call.args) > 1 and _is_text(call.args[1]))
+    return frozenset(filter(None, (_text(call.args[1]) for call in calls if len(call.args) > 1)))
 
 
 class _Look(ast.NodeVisitor):
@@ -208,13 +209,13 @@ class _Look(ast.NodeVisitor):
         self.bases = set[tuple[str, str]]()
         self.dynamic = False
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:  # noqa: N802 - ast's names
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
         """It has a self of its own."""
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:  # noqa: N802
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self._function(node)
 
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:  # noqa: N802
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
         self._function(node)
 
     def _function(self, node: FunctionNode) -> None:
@@ -222,7 +223,7 @@ class _Look(ast.NodeVisitor):
         if all(each.arg != self._own for each in arguments):
             self.generic_visit(node)
 
-    def visit_Try(self, node: ast.Try) -> None:  # noqa: N802
+    def visit_Try(self, node: ast.Try) -> None:
         caught = any(_catches(handler) for handler in node.handlers)
         self._caught += caught
         for each in node.body:
@@ -231,7 +232,7 @@ class _Look(ast.NodeVisitor):
         for other in (*node.handlers, *node.orelse, *node.finalbody):
             self.visit(other)
 
-    def visit_Attribute(self, node: ast.Attribute) -> None:  # noqa: N802
+    def visit_Attribute(self, node: ast.Attribute) -> None:
         if self._is_own(node.value):
             self._own_attribute(node)
         elif _is_super(node.value):
@@ -249,20 +250,20 @@ class _Look(ast.NodeVisitor):
     def _read(self, name: str, line: int) -> None:
         self.reads.append(Read(attribute=name, line=line, guarded=bool(self._caught) or name in self._guards))
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:  # noqa: N802
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         """`self.x: int` sets nothing."""
         if node.value is not None:
             self.visit(node.target)
             self.visit(node.value)
 
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:  # noqa: N802
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Attribute) and self._is_own(node.target.value):
             self._read(node.target.attr, node.lineno)
         else:
             self.visit(node.target)
         self.visit(node.value)
 
-    def visit_Call(self, node: ast.Call) -> None:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> None:
         name = dotted(node.func)
         given = [*node.args, *(each.value for each in node.keywords)]
         own = [at for at, each in enumerate(given) if self._is_own(each)]
@@ -279,15 +280,14 @@ class _Look(ast.NodeVisitor):
 
     def _by_name(self, function: str, node: ast.Call) -> None:
         """setattr, getattr and the like, with self as the object."""
-        name = node.args[1] if len(node.args) > 1 else None
+        name = _text(node.args[1]) if len(node.args) > 1 else ""
         if function == "getattr":
-            if name is not None and _is_text(name) and len(node.args) == 2:  # noqa: PLR2004 - no default
-                self._read(str(name.value), node.lineno)
-        elif name is not None and _is_text(name):
-            if function != "delattr":
-                self.sets.setdefault(str(name.value), node.lineno)
-        else:
+            if name and len(node.args) == 2:  # noqa: PLR2004 - without a default
+                self._read(name, node.lineno)
+        elif not name:
             self.dynamic = True
+        elif function != "delattr":
+            self.sets.setdefault(name, node.lineno)
 
     def _is_own(self, node: ast.AST) -> bool:
         return self._own is not None and _is_name(node, self._own)
@@ -297,8 +297,9 @@ def _is_name(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+def _text(node: ast.AST) -> str:
+    """The text that a constant is; empty for all else."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _is_super(node: ast.AST) -> bool:

@@ -1,13 +1,14 @@
 """Rule `declared-count`: two methods of a class that must return as many values as each other.
 
-vllm#54634: a model with RecoverSSM declares two or four states, and functions to copy two. Such a rule stands in contracts.yaml,
-and may hold only in builds in which some function asserts it.
+vllm#54634: a model with RecoverSSM declares two or four states, and functions to copy two. Such a rule stands in
+contracts.yaml, and may hold only in builds in which some function asserts it.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import Final
 
 import griffe
 
@@ -18,7 +19,7 @@ from harness.contracts.lengths import Lengthen, Lengths
 from harness.contracts.model import Finding, Place
 from harness.contracts.reach import Instance
 
-RULE = "declared-count"
+RULE: Final = "declared-count"
 
 
 def applies(classes: Classes, where: Where | None) -> bool:
@@ -62,7 +63,7 @@ def _finding(classes: Classes, klass: Klass, count: Count, one: Lengths, other: 
         subject=klass.path,
         member=count.name,
         state="live" if count.where else "latent",
-        message=f"{klass.name}.{left} returns {_words(one)} values and {right} {_words(other)}, which must be {relation} those",
+        message=f"{klass.name}.{left} must return {relation} {right}: {_words(one)} values and {_words(other)}",
         place=Place(file=at.klass.file, line=at.method.line, function=f"{at.klass.qualified}.{at.method.name}"),
         refs=count.refs,
     )

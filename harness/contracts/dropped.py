@@ -4,20 +4,21 @@
         def __init__(self, names):          def __init__(self, names):                  def context(self):
             self.names = names                  self.spec = 1  # no super()                 return self.names
 
-vllm#54636. `latent` when nobody reads the attribute yet, `live` when somebody does: a method that can run on an instance of
-the class, or of one that inherits its constructor.
+vllm#54636. `latent` when nobody reads the attribute yet, `live` when somebody does: a method that can run on an instance
+of the class, or of one that inherits its constructor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from harness.contracts.hierarchy import Classes, Klass
 from harness.contracts.model import Finding, Place
 from harness.contracts.reach import CONSTRUCTOR, Instance, Reached, reads, sets
 from harness.contracts.typed import Typed
 
-RULE = "dropped-argument"
+RULE: Final = "dropped-argument"
 
 
 def check(classes: Classes, family: Iterable[Klass], typed: Typed) -> Iterator[Finding]:
@@ -65,14 +66,12 @@ def _finding(klass: Klass, name: str, by: Reached, heirs: Iterable[Instance], ty
     users.update(dict.fromkeys(typed.readers([heir.order[0].path for heir in heirs], name)))
     base, method = by.klass.name, by.method.name
     line = klass.body.methods[CONSTRUCTOR][0].line
-    what = "is read on its instances" if users else "nobody reads it yet"
     return Finding(
         rule=RULE,
         subject=klass.path,
         member=name,
         state="live" if users else "latent",
-        message=f"{klass.name}.__init__ calls no super().__init__ and leaves `{name}` unset, which {base}.{method} sets: "
-        f"{what}",
+        message=f"{klass.name}.__init__ calls no super().__init__ and leaves `{name}` unset, which {base}.{method} sets",
         place=Place(file=klass.file, line=line, function=f"{klass.qualified}.__init__"),
         uses=tuple(users),
     )

@@ -1,9 +1,9 @@
 """The sources of a build, from wherever they can be had without installing it.
 
-    an environment that is there            its site-packages
-    a release, or the wheel of a commit     the wheel alone, without what it depends on, unpacked once into the cache
-    a commit of a repository                git's archive, in memory
-    a wheel, a folder                       as it is
+an environment that is there            its site-packages
+a release, or the wheel of a commit     the wheel alone, without what it depends on, unpacked once into the cache
+a commit of a repository                git's archive, in memory
+a wheel, a folder                       as it is
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ def _release(build: Build, package: str, on_step: Callable[[str], None]) -> Sour
     accelerator = build.accelerator or node.read().accelerator
     how = recipe(build.version, accelerator)
     installed = _environment(how)
-    return reading.at(installed, package) if installed else _unpacked(how.requirement, str(how.version), package, on_step)
+    return (
+        reading.at(installed, package) if installed else _unpacked(how.requirement, str(how.version), package, on_step)
+    )
 
 
 def _environment(how: Recipe) -> Path | None:
@@ -128,4 +130,6 @@ def _fetch(asked: str, files: Path, on_step: Callable[[str], None]) -> None:
     )
     if done.returncode:
         said = Masker().text(" ".join(done.stderr.strip().splitlines()[-_TAIL:]))
-        raise BuildError(f"the wheel of {Masker().text(asked)} cannot be had: {said}", fix="+cuda or +cpu names the other")
+        raise BuildError(
+            f"the wheel of {Masker().text(asked)} cannot be had: {said}", fix="+cuda or +cpu names the other"
+        )

@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import griffe
 
@@ -17,7 +18,7 @@ from harness.contracts.bodies import FunctionNode, dotted
 from harness.contracts.index import Index, parsed
 from harness.contracts.model import Finding, Place
 
-RULE = "missing-import"
+RULE: Final = "missing-import"
 _CATCHING = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 
 
@@ -89,7 +90,11 @@ class _Texts:
         file = self._index.file(wanted.module)
         if file is None:
             return False
-        return not wanted.name or wanted.name in self._binds(file) or _is_module(self._index, f"{wanted.module}.{wanted.name}")
+        return (
+            not wanted.name
+            or wanted.name in self._binds(file)
+            or _is_module(self._index, f"{wanted.module}.{wanted.name}")
+        )
 
     def _binds(self, file: str) -> frozenset[str]:
         if file not in self._bound:
@@ -102,7 +107,9 @@ class _Texts:
 _WORD = re.compile(r"\w+")
 _COMMENT = re.compile(r"#[^\n]*")
 _ONE_NAME = re.compile(r"(\w+)(?:\s+as\s+\w+)?")
-_BINDS = re.compile(r"^[ \t]*(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)|^[ \t]*(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
+_BINDS = re.compile(
+    r"^[ \t]*(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)|^[ \t]*(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.MULTILINE
+)
 _IMPORTS = re.compile(r"^[ \t]*(?:from[ \t]+\S+[ \t]+)?import[ \t]+(\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 
@@ -144,7 +151,7 @@ def _below(node: ast.AST, function: str) -> Iterator[tuple[ast.AST, str]]:
     """The statements in a statement that run unguarded, each with the function that it is in."""
     if isinstance(node, FunctionNode):
         function = f"{function}.{node.name}".lstrip(".")
-    parts = ("body", "orelse", "finalbody", "handlers", "cases")
+    parts: tuple[str, ...] = ("body", "orelse", "finalbody", "handlers", "cases")
     if isinstance(node, ast.Try) and any(map(_catches, node.handlers)):
         parts = ("orelse", "finalbody")
     elif isinstance(node, ast.If) and dotted(node.test).endswith("TYPE_CHECKING"):

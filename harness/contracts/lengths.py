@@ -1,7 +1,7 @@
 """How many values a method returns, read from its sources: `(a, b)` is 2, `(*base, x)` one more than `base`.
 
-Followed are names, conditions, `+`, calls of functions and methods of the package with what they are given, and where all
-that fails a return type such as `tuple[A, B]`. Both branches of a condition count: the answer is a set.
+Followed are names, conditions, `+`, calls of functions and methods of the package with what they are given, and where
+all that fails a return type such as `tuple[A, B]`. Both branches of a condition count: the answer is a set.
 """
 
 from __future__ import annotations
@@ -70,9 +70,7 @@ class Lengthen:
                 known[name] = now if certain else _either(known.get(name), now)
         return _all(returned) or _typed(node)
 
-    def _value(
-        self, node: ast.expr, known: Mapping[str, Lengths | None], scope: Scope, depth: int
-    ) -> Lengths | None:
+    def _value(self, node: ast.expr, known: Mapping[str, Lengths | None], scope: Scope, depth: int) -> Lengths | None:
         if isinstance(node, ast.Name):
             return known.get(node.id)
         if isinstance(node, ast.Tuple | ast.List):
@@ -83,14 +81,10 @@ class Lengthen:
             return _added(self._value(each, known, scope, depth) for each in (node.left, node.right))
         return self._call(node, known, scope, depth) if isinstance(node, ast.Call) else None
 
-    def _element(
-        self, node: ast.expr, known: Mapping[str, Lengths | None], scope: Scope, depth: int
-    ) -> Lengths | None:
+    def _element(self, node: ast.expr, known: Mapping[str, Lengths | None], scope: Scope, depth: int) -> Lengths | None:
         return self._value(node.value, known, scope, depth) if isinstance(node, ast.Starred) else frozenset({1})
 
-    def _call(
-        self, node: ast.Call, known: Mapping[str, Lengths | None], scope: Scope, depth: int
-    ) -> Lengths | None:
+    def _call(self, node: ast.Call, known: Mapping[str, Lengths | None], scope: Scope, depth: int) -> Lengths | None:
         given = [self._value(each, known, scope, depth) for each in node.args]
         named = {each.arg: self._value(each.value, known, scope, depth) for each in node.keywords if each.arg}
         name = dotted(node.func)

@@ -1,22 +1,23 @@
 """Rule `never-set`: `self.x` is read, and nothing that is known of the class ever sets it.
 
-Looked at are the class, all it descends from and all that descends from it with what *those* descend from: what a mixin
-reads, the class beside it may set. Left alone is what may be set unseen: a base from outside the package, `__getattr__`,
-`setattr` with a computed name, a class decorator, an assignment to `other.x` anywhere in the package, a name that a class
-declares with a type (`x: int` is the promise that somebody sets it).
+Looked at are the class, all it descends from and all that descends from it with what *those* descend from: what a
+mixin reads, the class beside it may set. Left alone is what may be set unseen: a base from outside the package,
+`__getattr__`, `setattr` with a computed name, a class decorator, an assignment to `other.x` anywhere in the package, a
+name that a class declares with a type (`x: int` is the promise that somebody sets it).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from harness.contracts.hierarchy import Classes, Klass
 from harness.contracts.model import Finding, Place
 from harness.contracts.reach import Instance
 from harness.contracts.reading import Sources
 
-RULE = "never-set"
+RULE: Final = "never-set"
 _PROTOCOLS = frozenset({"typing.Protocol", "typing_extensions.Protocol"})
 
 
@@ -75,9 +76,7 @@ def _finding(classes: Classes, klass: Klass, name: str, places: list[Place]) -> 
         subject=klass.path,
         member=name,
         state="live" if live else "latent",
-        message=f"{klass.name} reads `self.{name}`, which neither it nor any class it is made of or made into ever sets",
+        message=f"{klass.name} reads `self.{name}`, which no class that it is made of or made into sets",
         place=places[0],
         uses=tuple(places),
     )
-
-

@@ -4,8 +4,8 @@
         def build(self, prefix, meta, fast=False)       def build(self, prefix: str, metadata)
 
 `meta` is renamed (a caller that names it fails), `fast` is missing. Narrower types and parameters that became necessary
-count too (vllm#50148). Constructors and `__post_init__` are exempt. `live`: somebody calls the method so; only told where no
-other family of classes has a method of that name.
+count too, and a declared type that the method itself asserts to be another (vllm#50148). Constructors are exempt but for
+the last. `live`: somebody calls the method so; only told where no other family of classes has a method of that name.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import griffe
 
@@ -22,7 +23,7 @@ from harness.contracts.hierarchy import Classes, Klass
 from harness.contracts.model import Finding, Place
 from harness.contracts.types_of import allowed, lacking
 
-RULE = "override"
+RULE: Final = "override"
 EXEMPT = frozenset({"__init__", "__new__", "__post_init__", "__init_subclass__", "__class_getitem__"})
 _Kind = griffe.ParameterKind
 _PAIR = 2
@@ -62,7 +63,8 @@ def _of(classes: Classes, klass: Klass, name: str, calls: Calls, family: list[Kl
                 return
             continue
         for fault in faults(classes, _given(own), _given(theirs)):
-            yield _finding(klass, base, name, fault, calls, family)
+            known = fault.by_name and calls.only_in(name, family)
+            yield _finding(klass, name, base, fault, calls.naming(name, fault.parameter) if known else ())
         return
 
 
@@ -78,9 +80,7 @@ def _given(function: griffe.Function) -> list[griffe.Parameter]:
     return every if "staticmethod" in function.labels else every[1:]
 
 
-def faults(
-    classes: Classes, own: list[griffe.Parameter], theirs: list[griffe.Parameter]
-) -> Iterator[Fault]:
+def faults(classes: Classes, own: list[griffe.Parameter], theirs: list[griffe.Parameter]) -> Iterator[Fault]:
     """In what an override takes less than its base."""
     named = {each.name: each for each in own}
     rest = {each.kind for each in own}
@@ -132,10 +132,7 @@ def _demanded(own: list[griffe.Parameter], matched: set[str]) -> Iterator[Fault]
             yield Fault(parameter=each.name, words="is new and has no default")
 
 
-def _finding(
-    klass: Klass, base: Klass, name: str, fault: Fault, calls: Calls, family: list[Klass]
-) -> Finding:
-    users = calls.naming(name, fault.parameter) if fault.by_name and calls.only_in(name, family) else ()
+def _finding(klass: Klass, name: str, base: Klass, fault: Fault, users: tuple[Place, ...]) -> Finding:
     return Finding(
         rule=RULE,
         subject=klass.path,
@@ -165,8 +162,8 @@ def _contradicted(classes: Classes, klass: Klass, name: str) -> Iterator[Finding
                 subject=klass.path,
                 member=f"{name}.{parameter}",
                 state="latent",
-                message=f"{klass.name}.{name} declares `{parameter}` to be {what}{_as_base(classes, klass, name, parameter)}, "
-                f"and asserts that it is {asserted}, which is none",
+                message=f"{klass.name}.{name} declares `{parameter}` to be {what}"
+                f"{_as_base(classes, klass, name, parameter)}, and asserts that it is {asserted}, which is none",
                 place=Place(file=klass.file, line=method.line, function=f"{klass.qualified}.{name}"),
             )
 

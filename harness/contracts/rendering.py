@@ -31,7 +31,9 @@ def as_text(report: Report, baseline: Baseline) -> Iterator[str]:
     for each in fresh:
         yield from _lines(each)
     yield from (f"  note: {note}" for note in report.notes)
-    yield from (f"  note: nothing answers to the accepted {key}" for key in baseline.idle(report.findings, report.version))
+    yield from (
+        f"  note: nothing answers to the accepted {key}" for key in baseline.idle(report.findings, report.version)
+    )
     live = sum(each.state == "live" for each in fresh)
     yield f"{len(fresh)} new findings ({live} live), {len(report.findings) - len(fresh)} accepted"
 
@@ -76,7 +78,10 @@ def as_junit(report: Report, baseline: Baseline) -> str:
         suite.add_property(name, visible(value))
     fresh = new(report, baseline)
     others = [each for each in report.findings if each not in fresh]
-    cases = [*(_case(each, "") for each in fresh), *(_case(each, baseline.reason(each, report.version)) for each in others)]
+    cases = [
+        *(_case(each, "") for each in fresh),
+        *(_case(each, baseline.reason(each, report.version)) for each in others),
+    ]
     suite.add_testcases([*_clean(report.findings), *cases][:MAX_CASES])
     whole = JUnitXml("harness")
     whole.append(suite)  # type: ignore[no-untyped-call]

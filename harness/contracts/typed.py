@@ -1,8 +1,8 @@
 """Who outside of a class uses its instances, as far as types say whose they are.
 
 Resolved: `x.name` where `x` is a parameter or a variable with a class of the package as its type (`T`, `"T"`, `T | None`,
-`Optional[T]`), or was assigned `T(…)` in the same function. Not resolved: what comes out of a container, of another call
-or of an attribute.
+`Optional[T]`), or was assigned `T(…)` in the same function. Not resolved: what comes out of a container, of another
+call or of an attribute.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ def _types(function: FunctionNode) -> Iterator[tuple[str, str]]:
     for node in ast.walk(function):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             yield from ((node.target.id, word) for word in type_words(node.annotation))
-        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
+        elif (
+            isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name)
+        ):
             yield node.targets[0].id, dotted(node.value.func)
 
 

@@ -1,7 +1,7 @@
 """Types as they are written in signatures: sets of what they allow, and which of two allows less. Pure.
 
-Compared are unions of classes, `None` and other names. What is written with brackets (`list[int]`, `Literal["a"]`) is only
-compared as a whole; a type variable, `Any`, `object` or no type at all allows everything.
+Compared are unions of classes, `None` and other names. What is written with brackets (`list[int]`, `Literal["a"]`) is
+only compared as a whole; a type variable, `Any`, `object` or no type at all allows everything.
 """
 
 from __future__ import annotations
