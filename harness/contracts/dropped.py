@@ -4,8 +4,8 @@
         def __init__(self, names):          def __init__(self, names):                  def context(self):
             self.names = names                  self.spec = 1  # no super()                 return self.names
 
-vllm#54636. `latent` when nobody reads the attribute yet, `live` when somebody does: a method that can run on an instance
-of the class, or of one that inherits its constructor.
+vllm#54636. `latent` when nobody reads the attribute yet, `live` when somebody does: a method that can run on an
+instance of the class, or of one that inherits its constructor.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def _finding(klass: Klass, name: str, by: Reached, heirs: Iterable[Instance], ty
         subject=klass.path,
         member=name,
         state="live" if users else "latent",
-        message=f"{klass.name}.__init__ calls no super().__init__ and leaves `{name}` unset, which {base}.{method} sets",
+        message=f"{klass.name}.__init__ calls no super().__init__ and leaves `{name}` unset, "
+        f"which {base}.{method} sets",
         place=Place(file=klass.file, line=line, function=f"{klass.qualified}.__init__"),
         uses=tuple(users),
     )

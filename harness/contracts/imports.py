@@ -1,7 +1,7 @@
 """Rule `missing-import`: a function imports from the package what this build does not have.
 
-Such an import fails when the function is called, not when its module is loaded. Exempt is one whose ImportError is caught,
-one for types only, and a module that makes up its names (`__getattr__`, `globals()`).
+Such an import fails when the function is called, not when its module is loaded. Exempt is one whose ImportError is
+caught, one for types only, and a module that makes up its names (`__getattr__`, `globals()`).
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ class Index:
         self._modules: dict[str, griffe.Module | None] = {}
         self._trees: dict[str, ast.Module] = {}
         self._found: dict[str, Known | None] = {}
+        self._pending: set[str] = set()
         self._everything = griffe.ModulesCollection()
         self._lines = griffe.LinesCollection()
         self.unreadable: dict[str, str] = {}
@@ -50,10 +51,14 @@ class Index:
 
     def resolve(self, dotted: str) -> Known | None:
         """What a dotted name stands for, where its definition is; None: outside of the package, or not there."""
-        if dotted not in self._found:
-            self._found[dotted] = None  # an import that goes round in circles finds nothing
-            self._found[dotted] = self._resolve(dotted)
-        return self._found[dotted]
+        if dotted in self._found or dotted in self._pending:
+            return self._found.get(dotted)  # an import that goes round in circles finds nothing that way
+        self._pending.add(dotted)
+        found = self._resolve(dotted)
+        self._pending.discard(dotted)
+        if found is not None or not self._pending:  # nothing on the way round a circle may be something by itself
+            self._found[dotted] = found
+        return found
 
     def canonical(self, dotted: str) -> str:
         """The dotted name of the definition; outside of the package the name itself."""

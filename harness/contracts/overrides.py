@@ -3,7 +3,7 @@
     class Base:                                     class Child(Base):
         def build(self, prefix, meta, fast=False)       def build(self, prefix: str, metadata)
 
-`meta` is renamed (a caller that names it fails), `fast` is missing. Narrower types and parameters that became necessary
+`meta` is renamed (a caller that names it fails), `fast` is missing. Narrower types and parameters that became needed
 count too, and a declared type that the method itself asserts to be another (vllm#50148). Constructors are exempt but for
 the last. `live`: somebody calls the method so; only told where no other family of classes has a method of that name.
 """
