@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from packages import found
 
-from tests.packages import found
 
 BASE = """
     from abc import ABC
@@ -21,7 +21,10 @@ RULE = "dropped-argument"
 
 
 def test_latent_where_nobody_reads_it(tmp_path: Path) -> None:
-    files = {"a": BASE, "b": "from pkg.a import Base\nclass C(Base[int]):\n    def __init__(self, n, d): self.device = d\n"}
+    files = {
+        "a": BASE,
+        "b": "from pkg.a import Base\nclass C(Base[int]):\n    def __init__(self, n, d): self.device = d\n",
+    }
     told = found(tmp_path, files, rule=RULE)
     assert list(told) == ["C.names"]
     only = told["C.names"]

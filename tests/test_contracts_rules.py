@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from packages import classes, contracts, found, report
 
 from harness.contracts import counts
 from harness.contracts.contracts_file import Where
 from harness.contracts.lengths import Lengthen
-from tests.packages import classes, contracts, found, report
 
 # --- read but never set
 
@@ -301,7 +301,9 @@ def test_imports_that_may_fail_or_need_not_be_there(tmp_path: Path) -> None:
 
 def test_orders_are_those_of_python(tmp_path: Path) -> None:
     """Every way to derive four classes from each other that Python accepts."""
-    bases = [[c for n in range(len(above) + 1) for c in itertools.permutations(above, n)] for above in ("", "A", "AB", "ABC")]
+    bases = [
+        [c for n in range(len(above) + 1) for c in itertools.permutations(above, n)] for above in ("", "A", "AB", "ABC")
+    ]
     for number, choice in enumerate(itertools.product(*bases)):
         names = dict(zip("ABCD", choice, strict=True))
         text = "\n".join(f"class {name}({', '.join(above)}): pass" for name, above in names.items())
@@ -317,10 +319,16 @@ def test_orders_are_those_of_python(tmp_path: Path) -> None:
         assert [path.rpartition(".")[2] for path in here.order("pkg.a.D")] == expected, text
 
 
-@given(st.lists(st.sampled_from(["from pkg.b import X as X", "from pkg.c import *", "X = Y", "from pkg import b"]), max_size=4))
+@given(
+    st.lists(
+        st.sampled_from(["from pkg.b import X as X", "from pkg.c import *", "X = Y", "from pkg import b"]), max_size=4
+    )
+)
 def test_circles_of_imports_end(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
     text = "\n".join(lines)
-    here = classes(tmp_path_factory.mktemp("circle"), {"a": text, "b": "from pkg.a import *", "c": "from pkg.b import *"})
+    here = classes(
+        tmp_path_factory.mktemp("circle"), {"a": text, "b": "from pkg.a import *", "c": "from pkg.b import *"}
+    )
     assert here.get("pkg.a.X") is None
     assert here.below("pkg.a.X") == []
 

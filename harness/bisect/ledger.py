@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.bisect import ladder, outcome
 from harness.bisect.examine import Trial
-from harness.bisect.outcome import Bisection
+from harness.bisect.outcome import Bisection, Probe
 from harness.build import Build
 from harness.events import Event, OnEvent
 
@@ -28,10 +28,11 @@ class Ledger:
 
     def tell(self, build: Build, trial: Trial, role: str) -> None:
         """One more row of the table of probes."""
-        made = ladder.probe(build, trial, role)
+        self.tell_probe(ladder.probe(build, trial, role), f" {trial.words}" if trial.under else "")
+
+    def tell_probe(self, made: Probe, lead: str = "") -> None:
         self.update(probes=(*self.told.probes, made))
-        lead = f" {trial.words}" if trial.under else ""
-        self._on_event(Event(kind="mark", text=f"{made.mark} {build}{lead}: {made.why}"))
+        self._on_event(Event(kind="mark", text=f"{made.mark} {made.build}{lead}: {made.why}"))
 
     def say(self, text: str) -> None:
         self._on_event(Event(kind="notice", text=text))

@@ -66,7 +66,7 @@ def _facts(told: Bisection, title: str) -> str:
         facts += [f"range {code(told.range[0])} … {code(told.range[-1])} ({len(told.range)} builds)"]
     if told.signature:
         facts += [f"signature {code(told.signature.id)} {code(told.signature.title)}"]
-        facts += [f"stops in {code(told.stop or '')}"]
+        facts += [f"stops in {code(told.stop)}"] if told.stop else []
     if told.before and told.culprits:
         facts += [f"good {code(told.before)}" if not told.fix else f"still bad {code(told.before)}"]
         facts += [f"first {'fixed' if told.fix else 'bad'} {' or '.join(map(code, told.culprits[:10]))}"]
@@ -110,6 +110,8 @@ def _logs(told: Bisection, out: Path) -> Iterator[str]:
 
 
 def _run(out: Path, probe: Probe) -> Run | None:
+    if not probe.runs:  # judged from its sources
+        return None
     with suppress(UsageError):  # somebody tidied up: the table of probes still stands
         return record.load(out / probe.runs[-1])
     return None

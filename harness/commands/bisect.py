@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--allow-unreached", action="store_true", help="a build that refuses the subject counts as one before it"
     )
     parser.add_argument("--fresh", action="store_true", help="run again what was run before")
+    parser.add_argument(
+        "--contract",
+        metavar="RULE:CLASS",
+        help="no scenario: a contract that the sources break; also CLASS.MEMBER, …=live",
+    )
+    parser.add_argument("--contracts", type=Path, metavar="FILE", help="with --contract: another contracts.yaml")
     parser.set_defaults(command=_bisect)
 
 
@@ -71,6 +78,10 @@ def _probability(word: str) -> float:
 
 
 def _bisect(words: argparse.Namespace) -> int:
+    if words.contract:
+        return _static(words)
+    if words.contracts:
+        raise UsageError("--contracts goes with --contract", fix="name one as RULE:CLASS")
     if words.from_junit:
         return _all_red(words)
     if words.scenario is None:
@@ -78,6 +89,48 @@ def _bisect(words: argparse.Namespace) -> int:
     if words.last_green:
         raise UsageError("--last-green goes with --from-junit", fix="name the good end with --good")
     return _one(words)
+
+
+def _static(words: argparse.Namespace) -> int:
+    """A bisection without a server: the judge reads sources."""
+    from harness import view
+    from harness.bisect import beginning, rendering, static
+    from harness.bisect.ledger import Ledger
+    from harness.contracts import contracts_file
+
+    _no_server(words)
+    contracts = contracts_file.load(words.contracts) if words.contracts else contracts_file.load()
+    judge = static.Judge(contract=static.parse(words.contract), contracts=contracts)
+    ends, builds = _range(words)
+    allow, command = words.allow_unreached, shlex.join(["harness", *words.line])
+    told, folder = static.begin(
+        judge, ends, builds, out=words.out, command=command, allow_unreached=allow, repo=str(words.repo or "")
+    )
+    show = view.PlainView(sys.stdout)
+    with beginning.alone(folder), show:
+        ledger = Ledger(told, folder=folder, on_event=show)
+        driver = static.Driver(ledger, judge, fix=words.fix, allow_unreached=allow)
+        with _to_go_on(command, lambda: rendering.write(ledger.told, folder)):
+            told = driver.carry_out(builds)
+        rendering.write(told, folder)
+    print("\n".join(view.bisected(told, folder)))
+    return EXIT[told.ending or "error"]
+
+
+def _no_server(words: argparse.Namespace) -> None:
+    """See that nothing is asked for that only a server could answer.
+
+    Raises:
+        UsageError: it is; says what.
+    """
+    given = {
+        "SCENARIO": words.scenario, "--variant": words.variant, "--set": words.sets, "--signature": words.signature,
+        "--also": words.also, "--patch": words.patches, "--confidence": words.confidence, "--fresh": words.fresh,
+        "--from-junit": words.from_junit, "--last-green": words.last_green, "--vary-deps": words.vary_deps,
+        "--good-env": words.good_env, "--bad-env": words.bad_env, "--jobs": words.jobs != 1,
+    }  # fmt: skip
+    if wrong := [name for name, value in given.items() if value]:
+        raise UsageError(f"--contract starts no server: {', '.join(wrong)} has no meaning", fix="leave it out")
 
 
 def _one(words: argparse.Namespace) -> int:
@@ -190,6 +243,20 @@ def _packages(words: argparse.Namespace) -> tuple[Ends, Range]:
     return packages.between(words.good_env, words.bad_env, fix=words.fix, out=words.out)
 
 
+@contextmanager
+def _to_go_on(command: str, write: Callable[[], None]) -> Iterator[None]:
+    """Whatever ends a bisection early: say which command goes on, and write what is known."""
+    try:
+        yield
+    except BaseException as error:
+        stopped = isinstance(error, (Interrupted, KeyboardInterrupt))
+        lead = "interrupted; to go on" if stopped else "stopped; once that is mended, this goes on"
+        print(f"{lead}: {command}", file=sys.stderr)
+        with suppress(HarnessError):  # the first trouble is the one to tell
+            write()
+        raise
+
+
 def carry_out(
     bench: Bench, ends: Ends, builds: Range, wish: Wish, *, fresh: bool, line: list[str], repo: str = ""
 ) -> Bisection:
@@ -208,15 +275,8 @@ def carry_out(
     show = view.choose(sys.stdout) if wish.jobs == 1 else view.PlainView(sys.stdout)
     with beginning.alone(folder), show:
         driver = Driver(told, bench, wish, folder=folder, on_event=show)
-        try:
+        with _to_go_on(command, lambda: rendering.write(driver.told, folder)):
             told = driver.carry_out(builds)
-        except BaseException as error:
-            stopped = isinstance(error, (Interrupted, KeyboardInterrupt))
-            lead = "interrupted; to go on" if stopped else "stopped; once that is mended, this goes on"
-            print(f"{lead}: {command}", file=sys.stderr)
-            with suppress(HarnessError):  # the first trouble is the one to tell
-                rendering.write(driver.told, folder)
-            raise
         rendering.write(told, folder)
     print("\n".join(view.bisected(told, folder)))
     return told
