@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from packages import found
 
-
 BASE = """
     from abc import ABC
     from typing import Generic, TypeVar
@@ -131,8 +130,8 @@ NOTHING = {
     "later": "def __init__(self): pass\n    def bind(self, n, d): self.names = n; self.device = d",
     "in with": "def __init__(self):\n        with open('x') as self.names: self.device = 1",
     "annotated": "def __init__(self):\n        self.names: list = []\n        self.device: int = 1",
-    "__new__": "def __new__(cls):\n        self = super().__new__(cls)\n        self.names = self.device = 1\n        return self\n"
-    "    def __init__(self): pass",
+    "__new__": "def __new__(cls):\n        self = super().__new__(cls)\n        self.names = self.device = 1\n"
+    "        return self\n    def __init__(self): pass",
     "no constructor": "pass",
 }
 

@@ -24,11 +24,12 @@ def test_read_and_never_set(tmp_path: Path) -> None:
     assert (told["Base.missing"].state, str(told["Base.missing"].place)) == ("live", "pkg/a.py:2 Base.use")
 
 
+USE = "class Base:\n    def use(self): return self.x\n"
 SET_SOMEWHERE = {
-    "a child sets it": "class Base:\n    def use(self): return self.x\nclass C(Base):\n    def __init__(self): self.x = 1",
-    "beside a mixin": "class Base:\n    def use(self): return self.x\nclass Other:\n    x = 1\nclass C(Base, Other): pass",
+    "a child sets it": USE + "class C(Base):\n    def __init__(self): self.x = 1",
+    "beside a mixin": USE + "class Other:\n    x = 1\nclass C(Base, Other): pass",
     "declared": "class Base:\n    x: int\n    def use(self): return self.x",
-    "dataclass": "from dataclasses import dataclass\n@dataclass\nclass Base:\n    x: int\n    def use(self): return self.x",
+    "dataclass": "from dataclasses import dataclass\n@dataclass\n" + USE + "    x: int",
     "slot": "class Base:\n    __slots__ = ('x',)\n    def use(self): return self.x",
     "from outside": "def f(base): base.x = 1\nclass Base:\n    def use(self): return self.x",
     "setattr from outside": "def f(base): setattr(base, 'x', 1)\nclass Base:\n    def use(self): return self.x",
@@ -38,7 +39,7 @@ SET_SOMEWHERE = {
     "class decorator": "from pkg.b import adds\n@adds\nclass Base:\n    def use(self): return self.x",
     "protocol": "from typing import Protocol\nclass Base(Protocol):\n    def use(self): return self.x",
     "nested function": "class Base:\n    def use(self):\n        def inner(self): return self.x\n        return inner",
-    "nested class": "class Base:\n    class In:\n        x = 1\n        def use(self): return self.x\n    def m(self): pass",
+    "nested class": "class Base:\n    class In:\n        x = 1\n        def use(self): return self.x\n    y = 1",
     "dunder": "class Base:\n    def use(self): return self.__class__, self.__doc__",
     "guard": "class Base:\n    def use(self): return self.x if hasattr(self, 'x') else 0",
     "loop target": "class Base:\n    def use(self):\n        for self.x in (1, 2): print(self.x)",
@@ -109,10 +110,28 @@ def test_override_is_live_where_a_caller_names_the_parameter(tmp_path: Path) -> 
     assert found(tmp_path, files, rule="override")["C.build.prefix"].state == "latent"
 
 
+def test_override_is_live_where_a_method_that_runs_on_it_names_the_parameter(tmp_path: Path) -> None:
+    text = """
+        class Base:
+            def run(self, fast=False): ...
+            def dummy(self): self.run(fast=True)
+        class C(Base):
+            def run(self): ...
+        class Quiet(Base):
+            def run(self): ...
+            def dummy(self): ...
+    """
+    files = {"a": text, "b": "class Unrelated:\n    def run(self): ...\n"}
+    told = found(tmp_path, files, rule="override")
+    assert {name: each.state for name, each in told.items()} == {"C.run.fast": "live", "Quiet.run.fast": "latent"}
+    assert [str(use) for use in told["C.run.fast"].uses] == ["pkg/a.py:4 Base.dummy"]
+
+
 @pytest.mark.parametrize("kind", ["classmethod", "staticmethod"])
 def test_override_of_class_and_static_methods(tmp_path: Path, kind: str) -> None:
     first = "cls, " if kind == "classmethod" else ""
-    text = f"class Base:\n    @{kind}\n    def m({first}x, y): ...\nclass C(Base):\n    @{kind}\n    def m({first}x): ...\n"
+    base, own = (f"    @{kind}\n    def m({first}{rest}): ...\n" for rest in ("x, y", "x"))
+    text = f"class Base:\n{base}class C(Base):\n{own}"
     assert list(found(tmp_path, {"a": text}, rule="override")) == ["C.m.y"]
 
 
@@ -229,7 +248,7 @@ def test_counts_only_where_a_function_asserts_them(tmp_path: Path, asserts: str,
     assert not counts.applies(here, Where(function="pkg.a.gone", asserts=asserts))
 
 
-# --- imports
+# --- what functions import
 
 
 def test_imports_in_functions(tmp_path: Path) -> None:
@@ -309,7 +328,7 @@ def test_orders_are_those_of_python(tmp_path: Path) -> None:
         text = "\n".join(f"class {name}({', '.join(above)}): pass" for name, above in names.items())
         space: dict[str, type] = {}
         try:
-            exec(text, space)  # noqa: S102 - Python is the oracle
+            exec(text, space)  # Python is the oracle
         except TypeError:
             continue
         if number % 7:  # every seventh of 400

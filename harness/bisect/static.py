@@ -5,8 +5,8 @@
     MASKED  this build has no such class
     SKIP    its sources cannot be had
 
-The search, the order of builds and the reports are those of every bisection; sources say the same each time, so nothing is
-looked at twice.
+The search, the order of builds and the reports are those of every bisection; sources say the same each time, so nothing
+is looked at twice.
 """
 
 from __future__ import annotations

@@ -62,3 +62,12 @@ class Calls:
 
 def _calls(node: ast.AST, method: str) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
+
+
+def naming_on_self(node: ast.AST, method: str, parameter: str) -> Iterator[int]:
+    """Lines in which a method calls another one on self and names a parameter."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.Call) and _calls(each, method) and any(key.arg == parameter for key in each.keywords):
+            receiver = each.func.value if isinstance(each.func, ast.Attribute) else None
+            if isinstance(receiver, ast.Name) and receiver.id in ("self", "cls"):
+                yield each.lineno

@@ -4,8 +4,9 @@
         def build(self, prefix, meta, fast=False)       def build(self, prefix: str, metadata)
 
 `meta` is renamed (a caller that names it fails), `fast` is missing. Narrower types and parameters that became needed
-count too, and a declared type that the method itself asserts to be another (vllm#50148). Constructors are exempt but for
-the last. `live`: somebody calls the method so; only told where no other family of classes has a method of that name.
+count too, and a declared type that the method itself asserts to be another (vllm#50148). Constructors are exempt but
+for the last. `live`: somebody calls the method so, on `self`, or on anything where no other family of classes has a
+method of that name.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from typing import Final
 import griffe
 
 from harness.contracts.bodies import dotted
-from harness.contracts.calls import Calls
+from harness.contracts.calls import Calls, naming_on_self
 from harness.contracts.hierarchy import Classes, Klass
 from harness.contracts.model import Finding, Place
+from harness.contracts.reach import Instance
 from harness.contracts.types_of import allowed, lacking
 
 RULE: Final = "override"
@@ -39,13 +41,22 @@ class Fault:
     """A caller that names the parameter runs into it."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Around:
+    """What a method is looked at among."""
+
+    classes: Classes
+    calls: Calls
+    family: list[Klass]
+
+
 def check(classes: Classes, family: Iterable[Klass], calls: Calls) -> Iterator[Finding]:
     """The findings of a hierarchy."""
-    members = list(family)
-    for klass in members:
+    around = _Around(classes=classes, calls=calls, family=list(family))
+    for klass in around.family:
         for name, several in klass.body.methods.items():
             if len(several) == 1 and name not in EXEMPT and not _mangled(name):
-                yield from _of(classes, klass, name, calls, members)
+                yield from _of(around, klass, name)
             if len(several) == 1:
                 yield from _contradicted(classes, klass, name)
 
@@ -54,18 +65,30 @@ def _mangled(name: str) -> bool:
     return name.startswith("__") and not name.endswith("__")
 
 
-def _of(classes: Classes, klass: Klass, name: str, calls: Calls, family: list[Klass]) -> Iterator[Finding]:
+def _of(around: _Around, klass: Klass, name: str) -> Iterator[Finding]:
     own = _function(klass, name)
-    for base in classes.known_order(klass.path)[1:]:
+    for base in around.classes.known_order(klass.path)[1:]:
         theirs = _function(base, name)
         if own is None or theirs is None:
             if name in base.body.assigned:
                 return
             continue
-        for fault in faults(classes, _given(own), _given(theirs)):
-            known = fault.by_name and calls.only_in(name, family)
-            yield _finding(klass, name, base, fault, calls.naming(name, fault.parameter) if known else ())
+        for fault in faults(around.classes, _given(own), _given(theirs)):
+            users = _callers(around, klass, name, fault.parameter) if fault.by_name else ()
+            yield _finding(klass, name, base, fault, users)
         return
+
+
+def _callers(around: _Around, klass: Klass, name: str, parameter: str) -> tuple[Place, ...]:
+    """Who names a parameter: methods that run on an instance, and anybody where no other class has such a method."""
+    own = tuple(
+        Place(file=each.klass.file, line=line, function=f"{each.klass.qualified}.{each.method.name}")
+        for each in Instance(around.classes, klass.path).callable
+        for line in naming_on_self(each.method.node, name, parameter)
+    )
+    others = around.calls.naming(name, parameter) if around.calls.only_in(name, around.family) else ()
+    seen = {(each.file, each.line) for each in own}
+    return (*own, *(each for each in others if (each.file, each.line) not in seen))
 
 
 def _function(klass: Klass, name: str) -> griffe.Function | None:

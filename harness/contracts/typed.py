@@ -1,8 +1,8 @@
 """Who outside of a class uses its instances, as far as types say whose they are.
 
 Resolved: `x.name` where `x` is a parameter or a variable with a class of the package as its type (`T`, `"T"`,
-`T | None`, `Optional[T]`), or was assigned `T(…)` in the same function. Not resolved: what comes out of a container, of another
-call or of an attribute.
+`T | None`, `Optional[T]`), or was assigned `T(…)` in the same function. Not resolved: what comes out of a container, of
+another call or of an attribute.
 """
 
 from __future__ import annotations
