@@ -13,7 +13,7 @@ from packages import write
 from repositories import Repository
 
 from harness import cli
-from harness.contracts import accepted, contracts_file, keeping, reading
+from harness.contracts import accepted, checking, contracts_file, reading
 from harness.contracts.model import Finding, Place
 from harness.environment import cache_root
 from harness.errors import BuildError, ScenarioError
@@ -210,7 +210,7 @@ def test_junit_has_a_case_a_finding(run: Run, tmp_path: Path) -> None:
 def test_the_same_sources_are_read_once(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = write(tmp_path / "x", {"a": DROPS})
     first = run("contracts", place, "--json")
-    monkeypatch.setattr(keeping.checking, "check", lambda *_, **__: pytest.fail("read again"))
+    monkeypatch.setattr(checking, "check", lambda *_, **__: pytest.fail("read again"))
     assert run("contracts", place, "--json") == first
     again = write(tmp_path / "elsewhere", {"a": DROPS})
     assert json.loads(run("contracts", again, "--json")[1])["findings"] == json.loads(first[1])["findings"]

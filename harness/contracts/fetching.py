@@ -23,7 +23,7 @@ from harness import clock, git, node
 from harness.build import Build
 from harness.contracts import reading
 from harness.contracts.reading import Archive, Sources
-from harness.environment import commit_index, elsewhere, from_lock
+from harness.environment import elsewhere, from_lock
 from harness.environment.envcache import Entry, cache_root, full_disk
 from harness.environment.uv_words import find_links, variables
 from harness.errors import BuildError
@@ -97,6 +97,8 @@ def _environment(how: Recipe) -> Path | None:
 
 
 def _commit(build: Build, package: str, on_step: Callable[[str], None]) -> Sources:
+    from harness.environment import commit_index  # noqa: PLC0415 - needs a library that an offline node may lack
+
     where = commit_index.index(build.ref)
     accelerator = build.accelerator or node.read().accelerator
     wheel = commit_index.find(where, accelerator, deadline=clock.Deadline.after(SECONDS), on_step=on_step)
