@@ -3,7 +3,7 @@
     python benchmarks/contracts.py [BUILD_OR_PATH] [--minutes 15]
 
 Both read the files in which the classes of contracts.yaml's hierarchies stand; ours also has to find them among all
-others. pylint is asked for `super-init-not-called` and `no-member` alone. Its findings in classes of the hierarchies are
+others. Pylint is asked for its two messages alone. Its findings in classes of the hierarchies are
 listed; `super-init-not-called` is right where the constructor really leaves something unset: there `dropped-argument`,
 whose findings were checked by hand (docs/evidence), says so too.
 """
