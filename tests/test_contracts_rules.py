@@ -52,6 +52,13 @@ def test_may_be_set_somewhere(tmp_path: Path, text: str) -> None:
     assert found(tmp_path, {"a": text, "b": "def adds(cls): return cls\n"}, rule="never-set") == {}
 
 
+def test_a_file_that_knows_none_of_the_classes_sets_nothing_of_theirs(tmp_path: Path) -> None:
+    files = {"a": "class Base:\n    def use(self): return self.x\n", "b": "def f(other):\n    other.x = 1\n"}
+    assert list(found(tmp_path, files, rule="never-set")) == ["Base.x"]
+    files["b"] = "from pkg.a import Base\n" + files["b"]
+    assert found(tmp_path, files, rule="never-set") == {}
+
+
 # --- overrides
 
 OVERRIDES = {

@@ -2,8 +2,8 @@
 
 Looked at are the class, all it descends from and all that descends from it with what *those* descend from: what a
 mixin reads, the class beside it may set. Left alone is what may be set unseen: a base from outside the package,
-`__getattr__`, `setattr` with a computed name, a class decorator, an assignment to `other.x` anywhere in the package, a
-name that a class declares with a type (`x: int` is the promise that somebody sets it).
+`__getattr__`, `setattr` with a computed name, a class decorator, an assignment to `other.x` in any file that names one
+of the classes, a name that a class declares with a type (`x: int` is the promise that somebody sets it).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _of(classes: Classes, klass: Klass, below: Iterable[str]) -> Iterator[Findin
                 place = Place(file=klass.file, line=read.line, function=f"{klass.qualified}.{method.name}")
                 missing.setdefault(read.attribute, []).append(place)
     for name, places in missing.items():
-        if not set_elsewhere(classes.index.sources, name):
+        if not set_elsewhere(classes.index.sources, name, {each.name for each in known}):
             yield _finding(classes, klass, name, places)
 
 
@@ -60,12 +60,14 @@ def _given(klass: Klass) -> Iterator[str]:
     yield from (name for method in body.every() for name in method.sets)
 
 
-def set_elsewhere(sources: Sources, name: str) -> bool:
-    """Whether an attribute of this name is set on anything but self, anywhere in the package."""
+def set_elsewhere(sources: Sources, name: str, classes: Iterable[str]) -> bool:
+    """Whether an attribute of this name is set on anything but self, in a file that names one of the classes."""
+    named = re.compile(rf"\b(?:{'|'.join(map(re.escape, classes))})\b")
     assigned = re.compile(
         rf"(?<!\bself)(?<!\bcls)\.{re.escape(name)}\s*(?::[^=\n]+)?=(?!=)|setattr\([^)]*[\"']{re.escape(name)}[\"']"
     )
-    return any(name in text and assigned.search(text) for file in sources.names if (text := sources.text(file)))
+    texts = (text for file in sources.names if name in (text := sources.text(file)))
+    return any(assigned.search(text) and named.search(text) for text in texts)
 
 
 def _finding(classes: Classes, klass: Klass, name: str, places: list[Place]) -> Finding:
