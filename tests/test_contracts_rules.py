@@ -55,8 +55,9 @@ def test_may_be_set_somewhere(tmp_path: Path, text: str) -> None:
 def test_a_file_that_knows_none_of_the_classes_sets_nothing_of_theirs(tmp_path: Path) -> None:
     files = {"a": "class Base:\n    def use(self): return self.x\n", "b": "def f(other):\n    other.x = 1\n"}
     assert list(found(tmp_path, files, rule="never-set")) == ["Base.x"]
-    files["b"] = "from pkg.a import Base\n" + files["b"]
-    assert found(tmp_path, files, rule="never-set") == {}
+    knows = {**files, "b": "from pkg.a import Base\n" + files["b"]}
+    known = {**files, "a": "from pkg.b import f\n" + files["a"]}
+    assert found(tmp_path / "1", knows, rule="never-set") == found(tmp_path / "2", known, rule="never-set") == {}
 
 
 # --- overrides

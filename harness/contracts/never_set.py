@@ -3,7 +3,8 @@
 Looked at are the class, all it descends from and all that descends from it with what *those* descend from: what a
 mixin reads, the class beside it may set. Left alone is what may be set unseen: a base from outside the package,
 `__getattr__`, `setattr` with a computed name, a class decorator, an assignment to `other.x` in any file that names one
-of the classes, a name that a class declares with a type (`x: int` is the promise that somebody sets it).
+of the classes or that theirs name (a decorator of a constructor may set it), a name that a class declares with a type
+(`x: int` is the promise that somebody sets it).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from harness.contracts.reach import Instance
 from harness.contracts.reading import Sources
 
 RULE: Final = "never-set"
+_WORD = re.compile(r"\w+")
 _PROTOCOLS = frozenset({"typing.Protocol", "typing_extensions.Protocol"})
 
 
@@ -50,7 +52,7 @@ def _of(classes: Classes, klass: Klass, below: Iterable[str]) -> Iterator[Findin
                 place = Place(file=klass.file, line=read.line, function=f"{klass.qualified}.{method.name}")
                 missing.setdefault(read.attribute, []).append(place)
     for name, places in missing.items():
-        if not set_elsewhere(classes.index.sources, name, {each.name for each in known}):
+        if not set_elsewhere(classes.index.sources, name, known):
             yield _finding(classes, klass, name, places)
 
 
@@ -60,14 +62,21 @@ def _given(klass: Klass) -> Iterator[str]:
     yield from (name for method in body.every() for name in method.sets)
 
 
-def set_elsewhere(sources: Sources, name: str, classes: Iterable[str]) -> bool:
-    """Whether an attribute of this name is set on anything but self, in a file that names one of the classes."""
-    named = re.compile(rf"\b(?:{'|'.join(map(re.escape, classes))})\b")
+def set_elsewhere(sources: Sources, name: str, classes: Iterable[Klass]) -> bool:
+    """Whether an attribute of this name is set on anything but self, in a file that they know or that knows them."""
+    classes = list(classes)
+    named = re.compile(rf"\b(?:{'|'.join(re.escape(each.name) for each in classes)})\b")
     assigned = re.compile(
         rf"(?<!\bself)(?<!\bcls)\.{re.escape(name)}\s*(?::[^=\n]+)?=(?!=)|setattr\([^)]*[\"']{re.escape(name)}[\"']"
     )
-    texts = (text for file in sources.names if name in (text := sources.text(file)))
-    return any(assigned.search(text) and named.search(text) for text in texts)
+    words = {word for file in {each.file for each in classes} for word in _WORD.findall(sources.text(file))}
+    texts = ((file, text) for file in sources.names if name in (text := sources.text(file)))
+    return any(assigned.search(text) and (_stem(file) in words or named.search(text)) for file, text in texts)
+
+
+def _stem(file: str) -> str:
+    """What an import calls it: `c` for a/b/c.py, `b` for a/b/__init__.py."""
+    return file.removesuffix(".py").removesuffix("/__init__").rpartition("/")[2]
 
 
 def _finding(classes: Classes, klass: Klass, name: str, places: list[Place]) -> Finding:
