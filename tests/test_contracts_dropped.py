@@ -233,6 +233,19 @@ def test_getattr_without_default_and_augmented_assignment_read(tmp_path: Path) -
     assert {name: each.state for name, each in told.items()} == {"C.names": "live", "C.count": "live"}
 
 
+def test_an_abstract_constructor_sets_too(tmp_path: Path) -> None:
+    """As that of vLLM's builders: pylint says nothing of those who do not call it."""
+    text = """
+        from abc import ABC, abstractmethod
+        class Base(ABC):
+            @abstractmethod
+            def __init__(self, names): self.names = names
+        class C(Base):
+            def __init__(self, names): pass
+    """
+    assert list(found(tmp_path, {"a": text}, rule=RULE)) == ["C.names"]
+
+
 def test_a_dataclass_with_a_constructor_of_its_own(tmp_path: Path) -> None:
     files = {
         "a": BASE,
