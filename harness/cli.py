@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from harness import __version__, signals
-from harness.commands import baseline, bisect, probe, run, sweep
+from harness.commands import baseline, bisect, probe, run, shrink, sweep
 from harness.commands.words import amount, count, scenarios
 from harness.errors import HarnessError, Interrupted, UnmetError, UsageError
 
@@ -73,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     bisect.add(commands)
     sweep.add(commands)
     probe.add(commands)
+    shrink.add(commands)
     return parser
 
 
