@@ -1,4 +1,4 @@
-"""In the configurations of tests/configs hold the relations that vLLM relies on, and what is peculiar to each is there."""
+"""Relations that vLLM relies on hold in the configurations of tests/configs, and what is peculiar to each is there."""
 
 import json
 import re
