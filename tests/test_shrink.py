@@ -72,13 +72,27 @@ def test_kimi_k3_and_its_drafter():
     }
     kept = {"hidden_act": "situ", "kv_lora_rank": 512, "qk_nope_head_dim": 128, "num_experts_per_token": 16}
     assert {name: small.config[name] for name in kept} == kept
-    assert small.config["quantization_config"] == config("kimi_k3")["text_config"]["quantization_config"]
+    quantised = config("kimi_k3")["text_config"]["quantization_config"]  # by vLLM served as mxfp4, if it is the whole
+    assert small.config["quantization_config"] == {**quantised, "quant_method": "mxfp4"}
     assert draft is not None
     follows = {"target_hidden_size": 1024, "hidden_size": 1024, "target_num_hidden_layers": 5, "vocab_size": 1024}
     assert {name: draft.config[name] for name in follows} == follows
     assert draft.config["target_layer_ids"] == [0, 1, 2, 3, 4]
     assert draft.config["mask_token_id"] == 259  # behind the target's own: begin, end, padding
     assert "the vision tower and its projector" in small.not_run
+
+
+def test_a_drafter_that_counts_its_targets_layers():
+    _, draft = shrink(config("kimi_k3"), draft=config("kimi_k3_dspark_gqa"))
+    assert draft is not None
+    assert draft.config["num_target_layers"] == 5  # the depth of the target: 93
+    assert draft.config["dflash_config"] == {"mask_token_id": 259, "target_layer_ids": [0, 1, 2, 3, 4]}
+    assert (draft.config["num_attention_heads"], draft.config["num_key_value_heads"]) == (8, 2)
+
+
+def test_an_eagle_drafter_that_names_no_layers_needs_seven():
+    small, _ = shrink(config("llama_3_1_8b"), draft=config("eagle3_llama_3_1_8b"))
+    assert small.config["num_hidden_layers"] == 7
 
 
 def test_two_ranks_have_twice_as_much_and_each_of_them_the_same():
@@ -92,7 +106,7 @@ def test_two_ranks_have_twice_as_much_and_each_of_them_the_same():
 def test_the_quantisation_can_be_left_out_and_is_then_named():
     small = mini(config("kimi_k3"), quantised=False)
     assert "quantization_config" not in small.config
-    assert "the kernels of its quantised weights (compressed-tensors)" in small.not_run
+    assert "the kernels of its quantised weights (mxfp4)" in small.not_run
 
 
 def test_a_hybrid_keeps_every_kind_of_layer_and_its_relation_of_widths():
@@ -352,9 +366,10 @@ def test_the_command_writes_a_model_that_a_server_finds(tmp_path, capsys):
 
 def test_the_shipped_mini_models_are_what_shrink_makes_of_the_fixtures(tmp_path):
     words = ["shrink", str(CONFIGS / "kimi_k3"), "--out", str(tmp_path / "kimi_k3_mini"), "--unquantised"]
-    draft = ["--drafter", str(CONFIGS / "kimi_k3_dspark"), "--drafter-out", str(tmp_path / "kimi_k3_mini_dspark")]
-    assert cli.main([*words, *draft]) == 0
-    for folder in ("kimi_k3_mini", "kimi_k3_mini_dspark"):
+    for drafter in ("dspark", "dspark_gqa"):
+        draft = [str(CONFIGS / f"kimi_k3_{drafter}"), "--drafter-out", str(tmp_path / f"kimi_k3_mini_{drafter}")]
+        assert cli.main([*words, "--drafter", *draft]) == 0
+    for folder in ("kimi_k3_mini", "kimi_k3_mini_dspark", "kimi_k3_mini_dspark_gqa"):
         shipped = PROJECT / "scenarios" / "models" / folder
         assert sorted(path.name for path in shipped.iterdir()) == sorted(p.name for p in (tmp_path / folder).iterdir())
         for path in shipped.iterdir():

@@ -17,9 +17,19 @@ from harness.shrink.ranks import hidden_field
 _WHY = "as the mini target has it"
 
 
+UNNAMED_TAPS = 7
+"""An EAGLE-3 drafter that names no layers reads those after 2, n // 2 and n - 3 (vLLM): three from 7 layers on."""
+
+
 def targets(config: Config) -> int:
-    """How many of the target's layers the drafter reads; 0 for a model that is none."""
-    return max(len(lookup(config, path) or ()) for path in TARGET_LAYERS)
+    """How many layers the drafter's target must have; 0 for a model that is no drafter."""
+    named = max(len(_list(lookup(config, path))) for path in TARGET_LAYERS)
+    eagle = any("Eagle3" in str(name) for name in _list(config.get("architectures")))
+    return named or (UNNAMED_TAPS if eagle else 0)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def alone(config: Config) -> None:
@@ -54,10 +64,10 @@ def follow(draft: Draft, *, full: Config, mini: Config) -> None:
         draft.set(name, mini[name], _WHY)
     layers: int = mini[count_field(mini)]
     for path in TARGET_COUNTS:
-        if draft.get(path) is not None:
+        if draft.get(path) == full[count_field(full)]:
             draft.set(path, layers, _WHY)
     for path in TARGET_LAYERS:
-        if (numbers := draft.get(path)) is not None:
+        if numbers := _list(draft.get(path)):
             draft.set(path, _spread(numbers, layers), f"as many layers of the mini target, which has {layers}")
 
 

@@ -129,8 +129,8 @@ VOCABULARIES = (VOCABULARY, "draft_vocab_size", "vocab_size_per_layer_input")
 
 TARGET_HIDDEN = "target_hidden_size"
 TARGET_LAYERS = ("target_layer_ids", "eagle_config.eagle_aux_hidden_state_layer_ids", "dflash_config.target_layer_ids")
-TARGET_COUNTS = ("target_num_hidden_layers",)
-"""How many layers the target has."""
+TARGET_COUNTS = ("target_num_hidden_layers", "num_target_layers")
+"""How many layers the target has; the second one is in some drafters the number of those that they read."""
 
 # --- what stays, and why
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.errors import UsageError
-from harness.shrink.draft import Change, Config
+from harness.shrink.draft import Change, Config, lookup
 
 SIDES = ("text_config", "llm_config", "language_config")
 TOWERS: Mapping[str, str] = {
@@ -44,6 +44,8 @@ SHARED = (
     "pad_token_id",
 )
 """Fields of the whole model that hold for its text side where that does not say otherwise."""
+SERVED_AS: Mapping[tuple[str, str], str] = {("kimi_k3", "mxfp4-pack-quantized"): "mxfp4"}
+"""By model type of the whole and format of its quantisation: the method that vLLM (0.28.0 on) serves the whole with."""
 MULTIMODAL_ROTARY = ("mrope_section", "mrope_interleaved")
 
 
@@ -71,9 +73,20 @@ def of(config: Config) -> tuple[dict[str, Any], tuple[Change, ...], tuple[str, .
                 Change(path=name, before=text.get(name) or config.get(name), after=value, why="serves text alone")
             )
             text[name] = value
+    _served_as(text, str(config.get("model_type")), changes)
     lost = [words for name, words in TOWERS.items() if name in config]
     lost += _without_multimodal_rotary(text, changes)
     return text, tuple(changes), tuple(lost)
+
+
+def _served_as(text: dict[str, Any], whole: str, changes: list[Change]) -> None:
+    before = text.get("quantization_config")
+    method = SERVED_AS.get((whole, str(lookup(before, "format")))) if isinstance(before, Mapping) else None
+    if method and before:
+        text["quantization_config"] = {**before, "quant_method": method}
+        why = "what the server makes of it for the whole model"
+        path = "quantization_config.quant_method"
+        changes.append(Change(path=path, before=before.get("quant_method"), after=method, why=why))
 
 
 def _without_multimodal_rotary(text: dict[str, Any], changes: list[Change]) -> list[str]:
