@@ -159,8 +159,10 @@ def _list(words: argparse.Namespace) -> int:
     from harness import node, scenario
 
     del words
-    here = node.read()
+    here = node.describe()
     print(f"node: {here.node_class}, {len(here.gpus)} GPUs, {here.cpus} CPUs, {here.memory_mib >> 10} GiB")
+    for remark in (*filter(None, [here.trouble]), *(gpu.unusable for gpu in here.gpus if gpu.unusable)):
+        print(f"  {remark}")
     for path in scenario.available():
         for name in (None, *scenario.load_file(path).variants):
             loaded = scenario.load(path, variant=name)

@@ -21,6 +21,7 @@ from harness.masking import Masker
 from harness.server.footprint import Footprint
 from harness.signature import Signature
 from harness.timeline import Timeline
+from harness.xid import Xid
 
 SCHEMA = 1
 Verdict = Literal["PASS", "FAIL", "ERROR", "SKIP"]
@@ -39,11 +40,14 @@ class Teardown:
     """Shared memory, semaphores and temporary files of the server that we removed."""
     left: tuple[str, ...] = ()
     """What may be the server's and was not removed, or GPU memory that did not come back."""
+    gpus_lost: str = ""
+    """Why the GPUs could not be asked for their memory after the stop, though they could before it."""
 
     @property
     def held(self) -> tuple[str, ...]:
         """What keeps the next run from a clean node."""
-        return (*self.survivors, *(left for left in self.left if left.startswith("GPU")))
+        lost = (f"the GPUs cannot be read any more: {self.gpus_lost}",) if self.gpus_lost else ()
+        return (*self.survivors, *(left for left in self.left if left.startswith("GPU")), *lost)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -171,6 +175,10 @@ class Run:
     teardown: Teardown | None = None
     memory: Mapping[str, Footprint] = field(default_factory=dict)
     """What the server held: `before` the spawn, at `ready`, at `last` (before the stop), `after` the stop."""
+    xids: tuple[Xid, ...] = ()
+    """What the driver reported in the kernel's log from the lease to the end of the last teardown, of any GPU."""
+    kernel_log: str = ""
+    """Why Xids may be missing from that: `the kernel log cannot be read: …`; empty where no GPU was leased."""
     artifacts: tuple[str, ...] = ()
     """Files beside run.json."""
 

@@ -18,6 +18,7 @@ from pydantic import Field
 
 from harness.checks.base import MOST_REQUESTS, MOST_TOKENS, CheckContext, CheckResult, Measurement, Params, measured
 from harness.client.answers import Completion
+from harness.node_class import of_class
 from harness.units import DurationPerNodeClass
 
 NAME = "warmup"
@@ -44,8 +45,7 @@ class WarmupParams(Params):
 
     def longest(self, node_class: str) -> float | None:
         """Seconds that the first request may take on this class of node; None: no limit."""
-        limits = self.max_first_request or {}
-        return limits.get(node_class, limits.get("default"))
+        return of_class(self.max_first_request or {}, node_class)
 
 
 class Warmup:

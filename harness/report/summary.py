@@ -24,6 +24,7 @@ from harness.report.cases import (
     verdict,
 )
 from harness.report.markdown import code, escape, fenced, joined, table
+from harness.report.node_facts import remarks
 from harness.report.text import cut_middle, log_excerpt, one_line, visible
 from harness.timeline import Phase
 
@@ -45,6 +46,7 @@ def render(run: Run, folder: Path) -> str:
         _checks(run),
         _phases(run),
         _environment(run),
+        "\n".join(f"- {escape(remark)}" for remark in remarks(run)),
         *map(_differing, run.launches),
         *map(_teardown, run.launches),
     ]
