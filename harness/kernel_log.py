@@ -144,7 +144,7 @@ def _check_device(status: os.stat_result) -> None:
 
 @contextmanager
 def followed(
-    gpus: Sequence[Gpu], *, leased: Sequence[str], note: Callable[[Heard], None], path: Path = KMSG
+    gpus: Sequence[Gpu], *, leased: Sequence[str], note: Callable[[Heard], None]
 ) -> Iterator[Callable[[], None]]:
     """Follow the kernel's log in a block; without leased GPUs nothing is opened.
 
@@ -154,7 +154,7 @@ def followed(
     if not leased:
         yield lambda: None
         return
-    with KernelLog(gpus, leased=leased, path=path) as log:
+    with KernelLog(gpus, leased=leased, path=KMSG) as log:
         try:
             yield lambda: note(log.heard())
         except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import random
@@ -89,7 +90,8 @@ class Node:
 
     def record(self) -> Mapping[str, Any]:
         """The node as the run record keeps it."""
-        return {**asdict(self), "gpus": [asdict(gpu) for gpu in self.gpus]}
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))  # a record that is read again is equal
+        return plain
 
 
 def read() -> Node:
