@@ -18,9 +18,7 @@ _PLAIN: Mapping[str, frozenset[str]] = {
     "h800": frozenset({"80gb", "hbm3"}),
     # 96 GB at the GPU whichever is named, which is the memory of the CPU; that with 144 GB names its own.
     "gh200": frozenset({"120gb", "480gb"}),
-    # Each of them has one form and one memory.
-    "b200": frozenset({"sxm6", "ac", "180gb", "183gb", "192gb", "hbm3e"}),
-    "b300": frozenset({"sxm6", "ac", "288gb", "hbm3e"}),
+    "b300": frozenset({"sxm6", "ac"}),  # cooled by air
 }
 
 
