@@ -35,7 +35,10 @@ class WarmupParams(Params):
     """Tokens that each one generates."""
     prompt: Annotated[str, Field(min_length=1)] = PROMPT
     max_first_request: DurationPerNodeClass | None = None
-    """Longest first request, to its last token: `60s`, or by node class `{default: 60s, h200: 20s}`; `h200-nvl` takes that of `h200`."""
+    """Longest first request, to its last token: `60s`, or by node class `{default: 60s, h200: 20s}`.
+
+    A variant such as `h200-nvl` takes that of `h200` where it has none of its own.
+    """
     max_ratio: Annotated[float, Field(ge=1)] | None = None
     """How many times longer than the median of the others the first may take."""
     max_compiled: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
