@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from harness.checks.base import CheckResult
+from harness.choices import Choices, Uneven
 from harness.errors import Blame, NodeError, UsageError
 from harness.masking import Masker
 from harness.server.footprint import Footprint
@@ -80,7 +81,8 @@ class Launched:
     env: Mapping[str, str]
     timeline: Timeline
     lifetime: float | None
-    choices: Mapping[str, str]
+    choices: Choices
+    uneven: Uneven = field(default_factory=dict)
     exit: str | None
     teardown: Teardown | None
     memory: Mapping[str, Footprint]
@@ -149,8 +151,10 @@ class Run:
     timeline: Timeline = field(default_factory=Timeline)
     lifetime: float | None = None
     """Seconds from the spawn until the server ended, or we began to stop it."""
-    choices: Mapping[str, str] = field(default_factory=dict)
-    """What the server said it chose: attention back end, KV layout, draft method …"""
+    choices: Choices = field(default_factory=dict)
+    """What the server said it chose: attention back ends (target's, drafter's), KV layout, draft method …"""
+    uneven: Uneven = field(default_factory=dict)
+    """Choices that ranks made differently."""
     subject: Mapping[str, bool] = field(default_factory=dict)
     """Each word under `subject:`, and whether a line or an answer showed it on."""
     exit: str | None = None

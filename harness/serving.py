@@ -199,7 +199,8 @@ def _facts(
     words = {**shown, **conduct.subject}
     return {
         "timeline": conduct.timeline,
-        "choices": dict(conduct.choices),
+        "choices": conduct.choices,
+        "uneven": conduct.uneven,
         "subject": {word: on or shown.get(word, False) or word in by_answers for word, on in words.items()},
         "checks": checks,
     }
