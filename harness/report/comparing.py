@@ -16,12 +16,19 @@ ORDER = ("differs", "only one", "only other", "not reached", "same")
 
 
 def to_text(found: Comparison) -> str:
-    """The answer first, then choices, and what may be the reason."""
-    blocks = [[one_line(found.sentence)], _sides(found)]
-    for pair in found.pairs:
-        blocks += [*_pair_blocks(pair)]
-    blocks += [_section(name, rows) for name, rows in found.sections.items()]
-    blocks.append(_open_ends(found))
+    """The answer first, then choices, then what may be the reason, then what came of it."""
+    sections = {name: _section(name, rows) for name, rows in found.sections.items()}
+    blocks = [
+        [one_line(found.sentence)],
+        _sides(found),
+        *(block for pair in found.pairs for block in _chosen(pair)),
+        sections.get("flags", []),
+        *(_section(_of("env", pair), pair.env or ()) for pair in found.pairs),
+        *(sections.get(name, []) for name in ("build", "packages", "node")),
+        *(_phases(_of("Seconds of phases", pair), pair.phases) for pair in found.pairs),
+        *(sections.get(name, []) for name in ("verdict", "signature", "checks")),
+        _open_ends(found),
+    ]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
@@ -29,16 +36,17 @@ def _sides(found: Comparison) -> list[str]:
     return [f"{side}  {one_line(each.name)}  ({each.what})" for side, each in (("A", found.one), ("B", found.other))]
 
 
-def _pair_blocks(pair: Pair) -> Iterator[list[str]]:
-    of = f" [{one_line(pair.name)}]" if pair.name else ""
+def _of(head: str, pair: Pair) -> str:
+    return f"{head} [{one_line(pair.name)}]" if pair.name else head
+
+
+def _chosen(pair: Pair) -> Iterator[list[str]]:
     if shown := sorted(pair.choices, key=lambda row: ORDER.index(row.state)):
-        yield [f"Choices{of}   {LEGEND}", *_lines(shown)]
+        yield [f"{_of('Choices', pair)}   {LEGEND}", *_lines(shown)]
     yield _ranks(pair)
     if pair.sizes:
-        yield [f"Sizes{of}, which follow from model, flags and memory", *_lines(pair.sizes)]
-    yield _section(f"versions{of}", pair.versions)
-    yield _section(f"env{of}", pair.env or ())
-    yield _phases(f"Seconds of phases{of}", pair.phases)
+        yield [f"{_of('Sizes', pair)}, which follow from model, flags and memory", *_lines(pair.sizes)]
+    yield _section(_of("versions", pair), pair.versions)
 
 
 def _ranks(pair: Pair) -> list[str]:
@@ -92,15 +100,23 @@ def _number(seconds: float | None) -> str:
 
 
 def _open_ends(found: Comparison) -> list[str]:
-    lines = [f"{name}: {' and '.join(map(one_line, sides))} {_verb(sides)}" for name, sides in found.unknown.items()]
+    lines = [
+        f"{'A and B do' if len(sides) > 1 else f'{sides[0]} does'} not say: {', '.join(names)}"
+        for sides, names in _grouped(found)
+    ]
     for side, names in zip("AB", found.alone, strict=True):
         lines += [f"launch {one_line(name) or 'without a name'}: only in {side}" for name in names]
-    lines += map(one_line, (*found.one.notes, *found.other.notes))
+    for side, each in (("A", found.one), ("B", found.other)):
+        lines += [f"{side}: {one_line(note)}" for note in each.notes]
     return ["Not compared, or only in part", *(f"  {line}" for line in lines)] if lines else []
 
 
-def _verb(sides: Sequence[str]) -> str:
-    return "does not say" if len(sides) == 1 else "do not say"
+def _grouped(found: Comparison) -> list[tuple[tuple[str, ...], list[str]]]:
+    """Sections that are not compared, by the sides that lack them."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, sides in found.unknown.items():
+        groups.setdefault(sides, []).append(name)
+    return list(groups.items())
 
 
 def to_json(found: Comparison) -> dict[str, Any]:

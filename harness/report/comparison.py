@@ -14,6 +14,8 @@ from harness.timeline import seconds
 SECTIONS = ("flags", "build", "packages", "node", "verdict", "signature", "checks")
 NAMED = 4
 """Differing choices that the first sentence names."""
+SHORT = 80
+"""Characters of values that it repeats."""
 
 State = Literal["same", "differs", "only one", "only other", "not reached"]
 MIRROR: Mapping[State, State] = {"only one": "only other", "only other": "only one"}
@@ -78,8 +80,8 @@ class Comparison:
     alone: tuple[tuple[str, ...], tuple[str, ...]]
     """Launches of each side for which the other has none."""
     sections: Mapping[str, tuple[Row, ...]]
-    unknown: Mapping[str, tuple[str, ...]]
-    """Sections that could not be compared, and the sides that lack them."""
+    unknown: Mapping[str, tuple[Literal["A", "B"], ...]]
+    """Sections that could not be compared, and the sides that lack them: A is `one`, B `other`."""
 
     @property
     def same(self) -> bool | None:
@@ -98,15 +100,12 @@ class Comparison:
             return "nothing to compare: there is a side on which no server was started"
         if len(set(said.values())) == 1:
             return next(iter(said.values()))
-        return "; ".join(f"{name}: {sentence}" for name, sentence in said.items())
+        return "; ".join(f"{name or 'the server'}: {sentence}" for name, sentence in said.items())
 
 
 def compare(one: Side, other: Side) -> Comparison:
     paired = tuple(_paired(one, other))
     known = [name for name in SECTIONS if name in one.facts and name in other.facts]
-    lacking = {name: tuple(s.name for s in (one, other) if name not in s.facts) for name in (*SECTIONS, "env")}
-    envs = {side.name for side in (one, other) for server in side.servers if server.env is None}
-    lacking["env"] = tuple(side.name for side in (one, other) if side.name in envs)
     taken = ({id(a) for a, _ in paired}, {id(b) for _, b in paired})
     return Comparison(
         one=one,
@@ -114,8 +113,17 @@ def compare(one: Side, other: Side) -> Comparison:
         pairs=tuple(_pair(a, b, one.runtime.choices) for a, b in paired),
         alone=(_left(one, taken[0]), _left(other, taken[1])),
         sections={name: rows(one.facts[name], other.facts[name]) for name in known},
-        unknown={name: sides for name, sides in lacking.items() if sides},
+        unknown={name: lack for name in (*SECTIONS, "env") if (lack := _lacking(name, one, other))},
     )
+
+
+def _lacking(name: str, one: Side, other: Side) -> tuple[Literal["A", "B"], ...]:
+    lacks = [_lacks(side, name) for side in (one, other)]
+    return (*(("A",) if lacks[0] else ()), *(("B",) if lacks[1] else ()))
+
+
+def _lacks(side: Side, name: str) -> bool:
+    return any(server.env is None for server in side.servers) if name == "env" else name not in side.facts
 
 
 def _left(side: Side, taken: set[int]) -> tuple[str, ...]:
@@ -172,11 +180,10 @@ def _reached(row: Row, one: Server, other: Server) -> Row:
 
 
 def _seconds(one: Server, other: Server) -> Iterator[Seconds]:
-    """Every phase in the order of its start."""
-    starts = [{phase.label: phase.start for phase in each.timeline.phases} for each in (one, other)]
-    labels = {*starts[0], *starts[1]}
+    """Every phase, in the order of the server that came to it later."""
+    places = [{phase.label: at for at, phase in enumerate(each.timeline.phases)} for each in (one, other)]
     took = [seconds(each.timeline) for each in (one, other)]
-    for label in sorted(labels, key=lambda label: (max(start.get(label, -1.0) for start in starts), label)):
+    for label in sorted({*places[0], *places[1]}, key=lambda label: (max(p.get(label, -1) for p in places), label)):
         yield Seconds(phase=label, one=took[0].get(label), other=took[1].get(label))
     ready = (one.timeline.ready, other.timeline.ready)
     if ready != (None, None):
@@ -186,14 +193,20 @@ def _seconds(one: Server, other: Server) -> Iterator[Seconds]:
 def _sentence(pair: Pair) -> str:
     for side, server in (("A", pair.one), ("B", pair.other)):
         if not server.choices:
-            return f"nothing to compare: the server of {side} said of no choice what it is"
+            return f"nothing to compare: {side} logged no choices (it came to {_last(server)})"
     if not pair.differing:
         open_ = sum(row.state == "not reached" for row in pair.choices)
         return "same choices: the same code paths were taken" + (_as_far(pair, open_) if open_ else "")
-    named = ", ".join(f"{row.name} ({_words(row.one)} / {_words(row.other)})" for row in pair.differing[:NAMED])
+    named = ", ".join(map(_named, pair.differing[:NAMED]))
     more = f" and {len(pair.differing) - NAMED} more" if len(pair.differing) > NAMED else ""
     count = len(pair.differing)
     return f"{count} {'choice differs' if count == 1 else 'choices differ'}: {named}{more}"
+
+
+def _named(row: Row) -> str:
+    """`moe_backend (TritonExperts / MarlinExperts)`; of long values only the name."""
+    values = f"{_words(row.one)} / {_words(row.other)}"
+    return f"{row.name} ({values})" if len(values) <= SHORT else row.name
 
 
 def _as_far(pair: Pair, open_: int) -> str:

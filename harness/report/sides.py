@@ -76,23 +76,40 @@ def read(path: Path) -> Side:
 
 
 def _of_run(path: Path, run: Run) -> Side:
+    folder = path if path.is_dir() else path.parent
+    runtime = RUNTIMES.get(str(run.resolved.get("runtime")), RUNTIMES[DEFAULT_RUNTIME])
     started = [each for each in run.launches if each.argv or each.timeline.phases]
     return Side(
         name=str(path),
         what=one_line(" · ".join(filter(None, (run.title, run.build, run.version, run.node_class, verdict(run))))),
-        runtime=RUNTIMES.get(str(run.resolved.get("runtime")), RUNTIMES[DEFAULT_RUNTIME]),
-        servers=tuple(map(_server, started)),
+        runtime=runtime,
+        servers=tuple(_server(each, folder / each.log, runtime) for each in started),
         speaks_of=run.launch,
         facts={name: facts for name, facts in _facts(run).items() if facts is not None},
-        notes=() if started else (f"{path}: no server was started",),
+        notes=tuple(_run_notes(folder, started)),
     )
 
 
-def _server(launched: Launched) -> Server:
+def _server(launched: Launched, log: Path, runtime: Runtime) -> Server:
+    """Choices anew from its log, where there is one: what an older harness did not listen to is no difference."""
+    caches = set(runtime.cache_env(Path())) - set(runtime.env)
+    heard = _heard(log, runtime)[0] if log.is_file() else None
+    listened = heard if heard is not None and heard.choices else launched
     return Server(
-        launch=launched.launch, choices=launched.choices, uneven=launched.uneven, timeline=launched.timeline,
-        env=_words(launched.env),
-    )  # fmt: skip
+        launch=launched.launch,
+        choices=listened.choices,
+        uneven=listened.uneven,
+        timeline=launched.timeline,
+        env=_words({name: value for name, value in launched.env.items() if name not in caches}),
+    )
+
+
+def _run_notes(folder: Path, started: list[Launched]) -> Iterator[str]:
+    if not started:
+        yield "no server was started"
+    for each in started:
+        if not (folder / each.log).is_file():
+            yield f"{each.log} is not there: of the choices only those that were recorded are known"
 
 
 def _facts(run: Run) -> dict[str, Facts | None]:
@@ -163,7 +180,7 @@ def _of_log(path: Path, runtime: Runtime) -> Side:
         runtime=runtime,
         servers=(server,),
         facts=facts,
-        notes=tuple(_log_notes(path, runtime, server, flags)),
+        notes=tuple(_log_notes(runtime, server, flags)),
     )
 
 
@@ -185,10 +202,9 @@ def _heard(path: Path, runtime: Runtime) -> tuple[Server, Mapping[str, Any] | No
     return server, flags
 
 
-def _log_notes(path: Path, runtime: Runtime, server: Server, flags: Mapping[str, Any] | None) -> Iterator[str]:
+def _log_notes(runtime: Runtime, server: Server, flags: Mapping[str, Any] | None) -> Iterator[str]:
     if flags is not None:
-        yield f"{path}: of the flags it has only those that are no default"
+        yield "of the flags it has only those that are no default"
     if runtime.name not in server.choices:
-        yield f"{path}: the line with the engine's configuration is not in it, so what stands there is not compared"
-    if len(server.timeline.phases) > 1:
-        yield f"{path}: its seconds are between the stamps of its lines, the first one is 0"
+        yield "the engine's configuration does not stand in it, so what is said there is not compared"
+    yield "its seconds are between the stamps of its lines, the first one is 0"

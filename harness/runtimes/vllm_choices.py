@@ -15,7 +15,6 @@ from harness.runtimes.base import ChoiceRule
 from harness.runtimes.vllm_marks import ALL, CPU_ALL, GPU_ALL
 
 SOURCES = ("0.27.1", "0.28.0", "0.29.0", "0.30.0", "0.31.0", "0.32.0")
-TP2 = ("0.29.0-cuda", "0.30.0-cuda")
 USING = b"] Using "
 ENGINE = r"Initializing a V1 LLM engine \(v.*"
 
@@ -46,8 +45,9 @@ def _engine(
 ) -> ChoiceRule:
     """A word of the configuration that the engine repeats after defaults and overrides."""
     return ChoiceRule(
-        name=name, literal=b"Initializing a V", pattern=re.compile(ENGINE + rest), seen=seen, counts=counts, tells=tells
-    )
+        name=name, literal=b"Initializing a V", pattern=re.compile(ENGINE + rest), seen=seen,
+        sources=() if seen else SOURCES, counts=counts, tells=tells,
+    )  # fmt: skip
 
 
 CHOICES: tuple[ChoiceRule, ...] = (
@@ -121,19 +121,19 @@ CHOICES: tuple[ChoiceRule, ...] = (
         name="custom_fusions",
         literal=b"Enabled custom fusions",
         pattern=re.compile(r"Enabled custom fusions: (.+)"),
-        seen=("0.29.0-cuda", "0.30.0-cuda", "0.30.0-cpu", "0.31.0-cpu", "0.32.0-cpu"),
+        seen=(*GPU_ALL, *CPU_ALL[1:4], "0.32.0-cpu"),
     ),
     _engine("kernel_priority", r"ir_op_priority=IrOpPriorityConfig\(([^)]*)\)"),
     _engine("cudagraph_mode", r"'cudagraph_mode': <CUDAGraphMode\.(\w+)"),  # then what a back end made of it
     ChoiceRule(
         name="cudagraph_mode",
-        literal=b"; setting cudagraph_mode=",
+        literal=b"cudagraph_mode",
         pattern=re.compile(r"CUDAGraphMode\.\w+ is not .*; setting cudagraph_mode=(\w+)"),
         sources=SOURCES,
     ),
     ChoiceRule(
         name="cudagraph_mode",
-        literal=b"Overriding cudagraph_mode ",
+        literal=b"cudagraph_mode",
         pattern=re.compile(r".*Overriding cudagraph_mode (?:from )?(?:\S+ )?to (\w+)"),
         sources=SOURCES,
     ),
@@ -141,21 +141,21 @@ CHOICES: tuple[ChoiceRule, ...] = (
         name="breakable_cudagraph",
         literal=b"Breakable CUDA graph",
         pattern=re.compile(r"Breakable CUDA graph enabled"),
-        seen=("0.29.0-cuda", "0.30.0-cuda"),
+        seen=GPU_ALL,
         value="on",
     ),
     ChoiceRule(
         name="captured_graphs",
         literal=b"Capturing ",
         pattern=re.compile(r"Capturing (?:(\w+) )?CUDA graphs \((\w+)\): +0%"),
-        seen=("0.30.0-cuda",),
+        seen=GPU_ALL,
     ),
     # --- sampling and speculation
     _using("sampler", r"(FlashInfer|the fused XPU kernel) for top-p & top-k sampling", seen=GPU_ALL),
     _using("sampler", r"(aiter) sampler"),
     ChoiceRule(
         name="sampler",
-        literal=b"FlashInfer top-p/top-k sampling",
+        literal=b"FlashInfer ",
         pattern=re.compile(r"FlashInfer top-p/top-k sampling (?:disabled|unavailable)"),
         sources=SOURCES,
         value="PyTorch",
@@ -177,7 +177,7 @@ CHOICES: tuple[ChoiceRule, ...] = (
         seen=ALL,
         value="worker processes",
     ),
-    _using("scheduler", r"custom scheduler class (\S+?)\.? "),
+    _using("scheduler", r"custom scheduler class (\S+?)\.? ", seen=("0.32.0-cpu",)),
     ChoiceRule(
         name="async_scheduling",
         literal=b"Async scheduling ",
@@ -191,19 +191,19 @@ CHOICES: tuple[ChoiceRule, ...] = (
         pattern=re.compile(r"world_size=\d+ rank=\d+ .* backend=(\w+)"),
         seen=ALL,
     ),
-    _using("all_reduce_backends", r"(\[.*?\]) all-reduce backends .* for group '(\w+):\d+'", seen=TP2),
+    _using("all_reduce_backends", r"(\[.*?\]) all-reduce backends .* for group '(\w+):\d+'", seen=GPU_ALL),
     _using("flashinfer_all_reduce", r"flashinfer allreduce backend: (\w+)"),
     ChoiceRule(
         name="flashinfer_all_reduce",
-        literal=b"] Initialized FlashInfer ",
+        literal=b"FlashInfer ",
         pattern=re.compile(r"Initialized FlashInfer .*\bbackend=(\w+)"),
-        seen=TP2,
+        seen=GPU_ALL,
     ),
     ChoiceRule(
         name="symmetric_memory",
         literal=b"SymmMemCommunicator: ",
         pattern=re.compile(r"SymmMemCommunicator: .*not supported"),
-        seen=TP2,
+        seen=GPU_ALL,
         value="off",
     ),
     _engine("custom_all_reduce_disabled", r", disable_custom_all_reduce=(\w+),"),
@@ -222,7 +222,7 @@ CHOICES: tuple[ChoiceRule, ...] = (
         name="tool_call_parser",
         literal=b"non-default args",
         pattern=re.compile(r"non-default args: \{.*'tool_call_parser': '(\w+)'"),
-        sources=SOURCES,
+        seen=("0.32.0-cpu",),
     ),
     _engine("structured_outputs_backend", r"structured_outputs_config=StructuredOutputsConfig\(backend='(\w+)'"),
     ChoiceRule(
@@ -237,8 +237,8 @@ CHOICES: tuple[ChoiceRule, ...] = (
     ChoiceRule(
         name="captured_graph_counts",
         literal=b"Capturing ",
-        pattern=re.compile(r"Capturing (?:(\w+) )?CUDA graphs \((\w+)\): +0%\|[^|]*\| 0/(\d+)"),
-        seen=("0.30.0-cuda",),
+        pattern=re.compile(r"Capturing (?:(\w+) )?CUDA graphs \((\w+)\): +0%\|.*?\| 0/(\d+)"),
+        seen=GPU_ALL,
         tells="size",
     ),
     ChoiceRule(
