@@ -68,6 +68,15 @@ class Pair:
         return tuple(row for row in self.choices if row.state not in ("same", "not reached"))
 
     @property
+    def same(self) -> bool | None:
+        """Whether the same code ran; None: not everything is known."""
+        if not (self.one.choices and self.other.choices):
+            return None
+        if self.differing:
+            return False
+        return None if any(row.state == "not reached" for row in self.choices) else True
+
+    @property
     def uneven(self) -> tuple[Uneven, Uneven]:
         return self.one.uneven, self.other.uneven
 
@@ -86,11 +95,8 @@ class Comparison:
     @property
     def same(self) -> bool | None:
         """Whether the same code ran; None: not everything is known."""
-        if any(pair.differing for pair in self.pairs):
-            return False
-        open_ = any(row.state == "not reached" for pair in self.pairs for row in pair.choices)
-        empty = not self.pairs or any(not (pair.one.choices and pair.other.choices) for pair in self.pairs)
-        return None if open_ or empty else True
+        found = [pair.same for pair in self.pairs]
+        return False if False in found else None if None in found or not found else True
 
     @property
     def sentence(self) -> str:
