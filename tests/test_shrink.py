@@ -121,6 +121,8 @@ def test_a_pattern_of_letters_is_cut():
     small = mini(config("nemotron_nano_v2_9b")).config
     assert small["hybrid_override_pattern"] == "M-M-M-MM-M-M-M*"
     assert small["num_hidden_layers"] == len(small["hybrid_override_pattern"])
+    # One group of states would take another kernel than eight: two, of sixteen heads each as in the full model.
+    assert (small["mamba_num_heads"], small["n_groups"], small["mamba_num_groups"]) == (32, 2, 2)
 
 
 def test_what_a_class_fills_in_is_written_out():
@@ -151,9 +153,10 @@ def test_a_rank_is_like_a_rank_of_the_full_model(name, size):
     full = text_side(config(name))[0]
     ranks = full_ranks(full)
     small = mini(config(name), tensor_parallel_size=size).config
-    for count in (heads.count for heads in HEADS):
-        if isinstance(lookup(full, count), int):
-            assert lookup(small, count) * ranks == lookup(full, count) * size, count
+    for heads in HEADS:
+        if isinstance(lookup(full, heads.count), int):
+            doubled = name == "nemotron_nano_v2_9b" and heads.shared == "n_groups" and size == 1  # two groups at least
+            assert lookup(small, heads.count) * ranks == lookup(full, heads.count) * size * (1 + doubled), heads.count
     for width in SHARDED:
         if isinstance(full.get(width), int) and full[width]:
             assert math.gcd(small[width] // size, 512) == math.gcd(full[width] // ranks, 512), width

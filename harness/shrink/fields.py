@@ -84,6 +84,8 @@ class Heads:
 
     count: str
     shared: str | None = None
+    least: int = 1
+    """Of what is shared, where the full model has more: code branches on 1."""
 
 
 HEADS: tuple[Heads, ...] = (
@@ -93,9 +95,15 @@ HEADS: tuple[Heads, ...] = (
     Heads(count="num_global_key_value_heads"),
     Heads(count="linear_num_value_heads", shared="linear_num_key_heads"),
     Heads(count="linear_attn_config.num_heads"),
-    Heads(count="mamba_num_heads", shared="n_groups"),
-    Heads(count="mamba_n_heads", shared="mamba_n_groups"),
+    Heads(count="mamba_num_heads", shared="n_groups", least=2),  # the gated norm of one group is another kernel
+    Heads(count="mamba_n_heads", shared="mamba_n_groups", least=2),
 )
+SPELLINGS: Mapping[str, str] = {
+    "mamba_num_groups": "n_groups",
+    "mamba_state_dim": "ssm_state_size",
+    "num_query_groups": "num_key_value_heads",
+}
+"""Second spellings in one file, which follow the first."""
 
 EXPANDED = (("mamba_expand", "mamba_n_heads", "mamba_d_head"), ("expand", "mamba_num_heads", "mamba_head_dim"))
 """A factor for the hidden size, and the heads and their dimension of which the product may be meant."""

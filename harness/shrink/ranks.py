@@ -26,8 +26,10 @@ from harness.shrink.fields import (
     HIDDEN,
     LATENT_RANK,
     SHARDED,
+    SPELLINGS,
     TOP_K,
     WHOLE,
+    Heads,
 )
 
 MOST_RANKS = 8  # GPUs of one node
@@ -103,7 +105,10 @@ def shrink(draft: Draft, ranks: Ranks) -> None:
         UsageError: the tensor parallel size does not divide the heads.
     """
     for heads in HEADS:
-        _heads(draft, heads.count, heads.shared, ranks)
+        _heads(draft, heads, ranks)
+    for second, first in SPELLINGS.items():
+        if draft.number(second) and draft.full[second] == draft.full.get(first):
+            draft.set(second, draft.get(first), f"another spelling of {first}")
     _hidden(draft)
     for name in SHARDED:
         _widths(draft, name, ranks)
@@ -114,18 +119,22 @@ def shrink(draft: Draft, ranks: Ranks) -> None:
     _experts(draft)
 
 
-def _heads(draft: Draft, count: str, shared: str | None, ranks: Ranks) -> None:
-    full = draft.number(count)
+def _heads(draft: Draft, heads: Heads, ranks: Ranks) -> None:
+    full = draft.number(heads.count)
     if full is None:
         return
     for size, flag in ((ranks.mini, ""), (ranks.full, "full-")):
         if full % size:
             fix = f"choose a --{flag}tensor-parallel-size that divides it"
-            raise UsageError(f"{count} {full} does not go over {size} ranks", fix=fix)
+            raise UsageError(f"{heads.count} {full} does not go over {size} ranks", fix=fix)
+    few = draft.number(heads.shared) if heads.shared else None
+    times = -(-min(heads.least, few) // ranks.heads(few)) if few else 1
     why = f"as many a rank as in the full model on {ranks.full}"
-    draft.set(count, ranks.heads(full), why)
-    if shared and (few := draft.number(shared)):
-        draft.set(shared, ranks.heads(few), why)
+    if times > 1:
+        why = f"{times} times as many a rank as in the full model on {ranks.full}, so that not all share one"
+    draft.set(heads.count, min(ranks.heads(full) * times, full), why)
+    if heads.shared and few:
+        draft.set(heads.shared, ranks.heads(few) * times, why)
 
 
 def _hidden(draft: Draft) -> None:
