@@ -369,10 +369,10 @@ def test_the_command_writes_a_model_that_a_server_finds(tmp_path, capsys):
 
 def test_the_shipped_mini_models_are_what_shrink_makes_of_the_fixtures(tmp_path):
     words = ["shrink", str(CONFIGS / "kimi_k3"), "--out", str(tmp_path / "kimi_k3_mini"), "--unquantised"]
-    for drafter in ("dspark", "dspark_gqa"):
-        draft = [str(CONFIGS / f"kimi_k3_{drafter}"), "--drafter-out", str(tmp_path / f"kimi_k3_mini_{drafter}")]
+    for drafter, out in (("dspark_gqa", "dspark"), ("dspark", "dspark_mla")):
+        draft = [str(CONFIGS / f"kimi_k3_{drafter}"), "--drafter-out", str(tmp_path / f"kimi_k3_mini_{out}")]
         assert cli.main([*words, "--drafter", *draft]) == 0
-    for folder in ("kimi_k3_mini", "kimi_k3_mini_dspark", "kimi_k3_mini_dspark_gqa"):
+    for folder in ("kimi_k3_mini", "kimi_k3_mini_dspark", "kimi_k3_mini_dspark_mla"):
         shipped = PROJECT / "scenarios" / "models" / folder
         assert sorted(path.name for path in shipped.iterdir()) == sorted(p.name for p in (tmp_path / folder).iterdir())
         for path in shipped.iterdir():
