@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from harness import __version__, signals
-from harness.commands import baseline, bisect, contracts, probe, run, sweep
+from harness.commands import baseline, bisect, contracts, probe, report, run, shrink, sweep
 from harness.commands.words import amount, count, scenarios
 from harness.errors import HarnessError, Interrupted, UnmetError, UsageError
 
@@ -68,12 +68,13 @@ def _parser() -> argparse.ArgumentParser:
     _add_validate(commands)
     _add_triage(commands)
     _add_env(commands)
-    _add_report(commands)
+    report.add(commands)
     baseline.add(commands)
     bisect.add(commands)
     sweep.add(commands)
     probe.add(commands)
     contracts.add(commands)
+    shrink.add(commands)
     return parser
 
 
@@ -115,14 +116,6 @@ def _add_env(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     prune.set_defaults(command=_env_prune)
 
 
-def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    report = commands.add_parser("report", help="render the reports of finished runs again, from their run.json")
-    report.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a folder with a run.json")
-    report.add_argument("--junit", type=Path, metavar="FILE", help="write one JUnit file for all of them")
-    report.add_argument("--summary", type=Path, metavar="FILE", help="write one Markdown summary for all of them")
-    report.set_defaults(command=_report)
-
-
 # --- commands
 
 
@@ -159,8 +152,10 @@ def _list(words: argparse.Namespace) -> int:
     from harness import node, scenario
 
     del words
-    here = node.read()
+    here = node.describe()
     print(f"node: {here.node_class}, {len(here.gpus)} GPUs, {here.cpus} CPUs, {here.memory_mib >> 10} GiB")
+    for remark in (*filter(None, [here.trouble]), *(gpu.unusable for gpu in here.gpus if gpu.unusable)):
+        print(f"  {remark}")
     for path in scenario.available():
         for name in (None, *scenario.load_file(path).variants):
             loaded = scenario.load(path, variant=name)
@@ -256,16 +251,4 @@ def _env_prune(words: argparse.Namespace) -> int:
     print(f"{done.freed_bytes / 1e6:.0f} MB freed")
     if not chosen:
         print("only half-built environments were looked for; name others, or give --all, --keep N or --older-than DAYS")
-    return 0
-
-
-def _report(words: argparse.Namespace) -> int:
-    from harness import report
-
-    for folder in words.runs:
-        print("\n".join(str(folder / name) for name in report.render(folder)))
-    if words.junit:
-        report.write_junit(words.runs, words.junit)
-    if words.summary:
-        report.write_summary(words.runs, words.summary)
     return 0

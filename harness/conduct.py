@@ -13,9 +13,10 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import clock, kernels, launches, triage
+from harness import clock, kernels, launches, loglines, triage
 from harness.checks import CORPORA, fitting
 from harness.checks.base import AfterStop, CheckContext, CheckResult, Unfinished
+from harness.choices import Listener
 from harness.client.answers import BadAnswer, RequestFailed, RequestTimedOut
 from harness.events import Event, OnEvent
 from harness.launch import Launch
@@ -95,7 +96,7 @@ class Conduct:
         self._watched: list[str] = []
         self._ready: float | None = None
         self._phase = ""
-        self.choices: dict[str, str] = {}
+        self._chosen = Listener(self._runtime, masked=masker.text)
         self.subject = dict.fromkeys(self._scenario.subject, False)
         self.checks: tuple[CheckResult, ...] = ()
         self.halves: dict[str, Half] = {}
@@ -111,19 +112,29 @@ class Conduct:
         with self._lock:
             return self._builder.timeline()
 
+    @property
+    def choices(self) -> dict[str, tuple[str, ...]]:
+        with self._lock:
+            return self._chosen.choices
+
+    @property
+    def uneven(self) -> dict[str, dict[str, tuple[str, ...]]]:
+        with self._lock:
+            return self._chosen.uneven
+
     def on_line(self, line: Line) -> None:
         """Called by the log pump's threads, for lines that hold one of the runtime's literals."""
+        mark = None
         with self._lock:
-            mark = self._builder.add(line.t, line.text)
+            for piece in loglines.read((line.text,)):
+                mark = self._builder.look(piece, t=line.t) or mark
+                self._chosen.look(piece)
             self._read_facts(line.text)
         if mark and mark.edge == "begin" and mark.phase != self._phase:
             self._phase = mark.phase
             self._on_event(Event(kind="phase", text=mark.phase, t=line.t))
 
     def _read_facts(self, text: str) -> None:
-        for choice in self._runtime.choices:
-            if found := choice.read(text):
-                self.choices.setdefault(choice.name, self._masker.text(found))
         for word in self.subject:
             self.subject[word] = self.subject[word] or self._runtime.subjects[word].shows(text)
         if self._ready is not None and any(rule.matches(text) for rule in self._runtime.watch):
@@ -244,9 +255,7 @@ class Conduct:
 
     def _block_tokens(self, client: ServerClient) -> int | None:
         metrics = client.metrics()
-        with self._lock:
-            choices = dict(self.choices)
-        return self._runtime.block_tokens(choices=choices, metrics=metrics, serve=self._scenario.serve)
+        return self._runtime.block_tokens(choices=self.choices, metrics=metrics, serve=self._scenario.serve)
 
     def _lines(self) -> tuple[str, ...]:
         with self._lock:

@@ -12,7 +12,7 @@ from harness import masking
 from harness.environment import Environment
 from harness.environment.copies import PYTHONPATH
 from harness.errors import ScenarioError
-from harness.node import Lease
+from harness.leases import Lease
 from harness.runtimes.base import Runtime
 from harness.scenario import FromEnv, Scenario
 

@@ -16,11 +16,13 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from harness.checks.base import CheckResult
+from harness.choices import Choices, Uneven
 from harness.errors import Blame, NodeError, UsageError
 from harness.masking import Masker
 from harness.server.footprint import Footprint
 from harness.signature import Signature
 from harness.timeline import Timeline
+from harness.xid import Xid
 
 SCHEMA = 1
 Verdict = Literal["PASS", "FAIL", "ERROR", "SKIP"]
@@ -39,11 +41,14 @@ class Teardown:
     """Shared memory, semaphores and temporary files of the server that we removed."""
     left: tuple[str, ...] = ()
     """What may be the server's and was not removed, or GPU memory that did not come back."""
+    gpus_lost: str = ""
+    """Why the GPUs could not be asked for their memory after the stop, though they could before it."""
 
     @property
     def held(self) -> tuple[str, ...]:
         """What keeps the next run from a clean node."""
-        return (*self.survivors, *(left for left in self.left if left.startswith("GPU")))
+        lost = (f"the GPUs cannot be read any more: {self.gpus_lost}",) if self.gpus_lost else ()
+        return (*self.survivors, *(left for left in self.left if left.startswith("GPU")), *lost)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +81,8 @@ class Launched:
     env: Mapping[str, str]
     timeline: Timeline
     lifetime: float | None
-    choices: Mapping[str, str]
+    choices: Choices
+    uneven: Uneven = field(default_factory=dict)
     exit: str | None
     teardown: Teardown | None
     memory: Mapping[str, Footprint]
@@ -145,8 +151,10 @@ class Run:
     timeline: Timeline = field(default_factory=Timeline)
     lifetime: float | None = None
     """Seconds from the spawn until the server ended, or we began to stop it."""
-    choices: Mapping[str, str] = field(default_factory=dict)
-    """What the server said it chose: attention back end, KV layout, draft method …"""
+    choices: Choices = field(default_factory=dict)
+    """What the server said it chose: attention back ends (target's, drafter's), KV layout, draft method …"""
+    uneven: Uneven = field(default_factory=dict)
+    """Choices that ranks made differently."""
     subject: Mapping[str, bool] = field(default_factory=dict)
     """Each word under `subject:`, and whether a line or an answer showed it on."""
     exit: str | None = None
@@ -171,6 +179,10 @@ class Run:
     teardown: Teardown | None = None
     memory: Mapping[str, Footprint] = field(default_factory=dict)
     """What the server held: `before` the spawn, at `ready`, at `last` (before the stop), `after` the stop."""
+    xids: tuple[Xid, ...] = ()
+    """What the driver reported in the kernel's log from the lease to the end of the last teardown, of any GPU."""
+    kernel_log: str = ""
+    """Why Xids may be missing from that: `the kernel log cannot be read: …`; empty where no GPU was leased."""
     artifacts: tuple[str, ...] = ()
     """Files beside run.json."""
 

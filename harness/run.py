@@ -15,7 +15,20 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness import environment, known, launch, launches, masking, node, sequence, verdict, wanted, weights
+from harness import (
+    environment,
+    gpu_memory,
+    known,
+    launch,
+    launches,
+    leases,
+    masking,
+    node,
+    sequence,
+    verdict,
+    wanted,
+    weights,
+)
 from harness.baseline.history import History
 from harness.build import Build, parse
 from harness.checks import CHECKS, CORPORA
@@ -24,7 +37,9 @@ from harness.conduct import Finding
 from harness.environment import Environment
 from harness.errors import HarnessError, Interrupted, NodeError, ScenarioError, UnmetError
 from harness.events import Event, OnEvent, ignore
-from harness.node import Lease, Node
+from harness.kernel_log import Heard, followed
+from harness.leases import Lease
+from harness.node import Node
 from harness.record import Run, Teardown
 from harness.recorder import Recorder
 from harness.runtimes import RUNTIMES
@@ -159,9 +174,12 @@ def _stages(
         recorder.update(revisions={each.model: each.revision for each in fetched if each.revision})
         with recorder.step("lease", on_event):
             lease = stack.enter_context(_lease(scenario, provided, here, on_event=on_event))
-            node.check_free(lease.gpus, utilization=float(scenario.serve.get("gpu-memory-utilization", 0.9)))
+            leased = [gpu.uuid for gpu in lease.gpus]
+            look = stack.enter_context(followed(here.gpus, leased=leased, note=_noter(recorder, on_event)))
+            gpu_memory.check_free(lease.gpus, utilization=float(scenario.serve.get("gpu-memory-utilization", 0.9)))
         serving = Serving(recorder, lease, port=port, grace=grace, on_event=on_event)
         finding, teardown = sequence.carry_out(serving, Own(scenario=scenario, environment=provided), seconds)
+        look()
         _conclude(recorder, scenario, finding, teardown, catalogue=catalogue, handling=handling)
 
 
@@ -248,7 +266,7 @@ def _lease(
     scenario: Scenario, provided: Environment, here: Node, *, on_event: OnEvent
 ) -> AbstractContextManager[Lease]:
     """GPUs for a CUDA build (as many as it needs, else the product of its parallel sizes), the CPU for a CPU build."""
-    return node.lease(
+    return leases.lease(
         here,
         gpus=0 if provided.accelerator == "cpu" else scenario.needs.gpus or scenario.world_size,
         gpu_memory_gib=scenario.needs.gpu_memory_gib,
@@ -262,6 +280,17 @@ def _noticer(on_event: OnEvent) -> Callable[[str], None]:
     return lambda text: on_event(Event(kind="notice", text=text))
 
 
+def _noter(recorder: Recorder, on_event: OnEvent) -> Callable[[Heard], None]:
+    """Puts what the kernel said of GPUs into the record."""
+
+    def note(heard: Heard) -> None:
+        for xid in heard.xids[len(recorder.run.xids) :]:
+            on_event(Event(kind="notice", text=xid.words))
+        recorder.update(xids=heard.xids, kernel_log=heard.trouble)
+
+    return note
+
+
 def _conclude(
     recorder: Recorder,
     scenario: Scenario,
@@ -271,7 +300,7 @@ def _conclude(
     catalogue: known.KnownFailures,
     handling: Handling,
 ) -> None:
-    judged = verdict.judge(finding, teardown, expect=scenario.expect)
+    judged = verdict.judge(finding, teardown, expect=scenario.expect, xids=recorder.run.xids)
     version = recorder.run.version
     met = catalogue.met(finding.signature, version)
     expected = False

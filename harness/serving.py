@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness import clock, launch, node
+from harness import clock, gpu_memory, launch, node
 from harness.checks.base import AfterStop, CheckResult
 from harness.conduct import Assignment, Conduct, Finding, Half, Work
 from harness.environment import Environment
-from harness.errors import Interrupted
+from harness.errors import Interrupted, NodeError
 from harness.events import Event, OnEvent
+from harness.leases import Lease
 from harness.masking import Masker
-from harness.node import Lease
 from harness.record import Teardown
 from harness.recorder import Recorder
 from harness.runtimes import RUNTIMES
@@ -27,7 +27,6 @@ from harness.server.living import Server
 
 GPU_RETURN_SECONDS = 30.0
 """After the last process of a server is gone, the driver needs a moment to give its memory back."""
-GPU_SLACK_MIB = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,7 +88,8 @@ class Serving:
         with server:
             finding, teardown = self._conducted(conduct, server, job.name)
         teardown = self._with_gpus(teardown, before.gpus)
-        memory = {"before": before, **conduct.memory, "after": self._footprint(None)}
+        after = footprint.take(None, {}) if teardown.gpus_lost else self._footprint(None)
+        memory = {"before": before, **conduct.memory, "after": after}
         self.recorder.update(timeline=conduct.timeline, teardown=teardown, exit=finding.exit, memory=memory)
         return Served(finding=finding, teardown=teardown, ready=conduct.timeline.ready, halves=conduct.halves)
 
@@ -140,7 +140,7 @@ class Serving:
         return conduct, server
 
     def _footprint(self, root: int | None) -> Footprint:
-        return footprint.take(root, node.gpu_used_mib(self._lease.gpus))
+        return footprint.take(root, gpu_memory.used_mib(self._lease.gpus))
 
     def _record_phase(self, event: Event, conduct: Conduct) -> None:
         if event.kind == "phase":
@@ -171,12 +171,18 @@ class Serving:
         return finding, teardown
 
     def _with_gpus(self, teardown: Teardown, before: Mapping[str, int]) -> Teardown:
-        """Wait until the memory of every leased GPU is back where it was, and say where it is not."""
+        """Wait until the memory of every leased GPU is back where it was, and say where it is not, and who holds it.
+
+        A GPU that can no longer be asked is told too, and is no reason to lose what was found before it.
+        """
         deadline = clock.Deadline.after(GPU_RETURN_SECONDS)
-        while held := _held(before, node.gpu_used_mib(self._lease.gpus)):
-            if deadline.expired:
-                return replace(teardown, left=(*teardown.left, *held))
-            clock.sleep(0.25)
+        try:
+            while more := gpu_memory.more_than_before(before, gpu_memory.used_mib(self._lease.gpus)):
+                if deadline.expired:
+                    return replace(teardown, left=(*teardown.left, *gpu_memory.kept(more)))
+                clock.sleep(0.25)
+        except NodeError as error:
+            return replace(teardown, gpus_lost=error.what)
         return teardown
 
 
@@ -193,7 +199,8 @@ def _facts(
     words = {**shown, **conduct.subject}
     return {
         "timeline": conduct.timeline,
-        "choices": dict(conduct.choices),
+        "choices": conduct.choices,
+        "uneven": conduct.uneven,
         "subject": {word: on or shown.get(word, False) or word in by_answers for word, on in words.items()},
         "checks": checks,
     }
@@ -210,11 +217,3 @@ def _not_judged(conduct: Conduct, why: str) -> Iterator[CheckResult]:
 
 def _words(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".removesuffix(": ")
-
-
-def _held(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
-    return [
-        f"GPU {uuid} holds {used - before[uuid]} MiB more than before the run"
-        for uuid, used in after.items()
-        if used > before[uuid] + GPU_SLACK_MIB
-    ]

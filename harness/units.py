@@ -157,7 +157,10 @@ DurationPerNodeClass = Annotated[
         }
     ),
 ]
-"""`60s`, or `{default: 60s, h200: 20s}`; read as seconds by node class, the plain form under `default`."""
+"""`60s`, or `{default: 60s, h200: 20s}`; read as seconds by node class, the plain form under `default`.
+
+`node_class.of_class` finds the limit: that of `h200` is for `h200-nvl` too, where that has none of its own.
+"""
 
 
 def class_slips(classes: Iterable[str]) -> Iterator[tuple[str | None, str]]:

@@ -103,7 +103,7 @@ sys.exit(__main__.main())
     [
         ("record.replace_text", "OSError(errno.ENOSPC, 'No space left on device')", "No space left on device"),
         ("launch.plan", "ZeroDivisionError('a bug of ours')", "ZeroDivisionError: a bug of ours"),
-        ("node.lease", "MemoryError()", "MemoryError"),
+        ("leases.lease", "MemoryError()", "MemoryError"),
     ],
 )
 def test_a_full_disk_and_exceptions_of_our_own_stop_git_and_mark_nothing(bisect, tmp_path, place, error, said):

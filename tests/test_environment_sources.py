@@ -20,7 +20,8 @@ from harness.environment import Environment
 from harness.environment.envcache import Entry
 from harness.errors import BuildError, NodeError
 from harness.known import Edit, overlay
-from harness.node import Lease, Node
+from harness.leases import Lease
+from harness.node import Node
 from harness.runtimes import RUNTIMES
 from harness.scenario import load
 
@@ -331,7 +332,8 @@ import os, sys
 from harness import environment, launch, sequence
 from harness.build import parse
 from harness.environment import installer
-from harness.node import Lease, Node
+from harness.leases import Lease
+from harness.node import Node
 from harness.runtimes import RUNTIMES
 from harness.scenario import load
 installer.compile_below = lambda *_: os.kill(os.getpid(), 9)

@@ -102,7 +102,10 @@ RULES: list[MarkRule | WatchRule | ChoiceRule | SubjectRule] = [
 def test_a_row_needs_one_of_the_literals(rule: MarkRule | WatchRule | ChoiceRule | SubjectRule) -> None:
     assert any(literal in rule.literal for literal in VLLM.literals)
     # Every branch of a pattern spells its literal out, so that no line without it can match.
-    assert [branch for branch in _branches(rule.pattern.pattern) if rule.literal.decode() not in _spelled(branch)] == []
+    word = rule.literal.decode().removeprefix("] ")
+    assert [branch for branch in _branches(rule.pattern.pattern) if word not in _spelled(branch)] == []
+    # The end of a record's head, where the message begins, and with it the pattern.
+    assert word == rule.literal.decode() or (isinstance(rule, ChoiceRule) and rule.pattern.pattern.startswith(word))
 
 
 def _branches(pattern: str) -> list[str]:
@@ -140,7 +143,7 @@ def test_what_a_busy_server_prints_holds_no_literal() -> None:
         b"Running: 3 reqs, Waiting: 0 reqs, GPU KV cache usage: 4.1%, Prefix cache hit rate: 10.1%",
     )
     assert [literal for literal in VLLM.literals for line in busy if literal in line] == []
-    assert all(len(literal) >= 10 for literal in VLLM.literals)
+    assert all(len(literal) >= 8 for literal in VLLM.literals)
 
 
 def test_a_line_without_a_literal_matches_no_row() -> None:
@@ -161,39 +164,6 @@ def test_every_row_was_seen_in_a_sample() -> None:
         if rule.seen and not any(rule.pattern.search(line) for text in texts for line in text)
     ]
     assert unseen == []
-
-
-def choices(stem: str) -> dict[str, str]:
-    """What the sample's server says it chose; the first word counts."""
-    found: dict[str, str] = {}
-    for line in (LOGS[0].parent / f"{stem}.log").read_bytes().decode("utf-8", "replace").split("\n"):
-        for rule in VLLM.choices:
-            if value := rule.read(line):
-                found.setdefault(rule.name, value)
-    return found
-
-
-def test_choices_of_the_flagship() -> None:
-    assert choices("0.30.0-cuda-tp1-replayssm-prefixcache-healthy") == {
-        "attention_backend": "FLASH_ATTN_MLA",
-        "attention_block_tokens": "1152",
-        "collective_backend": "nccl",
-        "kda_prefill_backend": "FlashKDA",
-        "kv_cache_layout": "LBNHC",
-        "kv_cache_tokens": "4,369,612",
-        "mamba_cache_mode": "align",
-        "mla_prefill_backend": "FLASH_ATTN",
-        "model_runner": "V2",
-        "moe_backend": "TritonExperts",
-        "speculation": "dspark",
-    }
-
-
-def test_choices_on_cpu() -> None:
-    assert choices("0.32.0-cpu-tp2-healthy") == {
-        "collective_backend": "gloo", "kv_cache_layout": "LBHNC", "kv_cache_tokens": "1,048,576", "model_runner": "V1",
-        "speculation": "None",
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

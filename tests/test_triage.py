@@ -293,19 +293,20 @@ def test_pydantic_says_it_on_the_second_line() -> None:
     assert signature(log(error, tag="", stamp="")).normalised == "tensor_parallel_size: Input should be greater than 0"
 
 
-def test_frames_deepest_then_own_then_libraries() -> None:
+@pytest.mark.parametrize("passing", ["sync_wrapper", "__torch_function__", "__torch_dispatch__", "__call__"])
+def test_frames_deepest_then_own_then_libraries(passing: str) -> None:
     text = "\n".join(
         [
             RAISE,
             FRAME.format(file="v1/a.py", function="outer"),
             LIB,
-            FRAME.format(file="v1/b.py", function="sync_wrapper"),
+            FRAME.format(file="v1/b.py", function=passing),
             LIB,
             "ValueError: x",
         ]
     )
     found = signature(text)
-    assert [f.function for f in found.frames] == ["forward", "sync_wrapper", "outer", "forward"]
+    assert [f.function for f in found.frames] == ["forward", passing, "outer", "forward"]
     assert (found.frames[0].file, found.frames[1].file) == ("torch/nn.py", "vllm/v1/b.py")
     assert found.title == "ValueError: x (outer)"
 

@@ -77,7 +77,7 @@ def rejudged(run: Run, folder: Path) -> Run | None:
     if run.signature and found is None:
         return None
     finding = Finding(reason=run.reason, signature=found)
-    judged = verdict.judge(finding, run.teardown or Teardown(seconds=0.0, steps=()), expect=None)
+    judged = verdict.judge(finding, run.teardown or Teardown(seconds=0.0, steps=()), expect=None, xids=run.xids)
     if judged.verdict == "ERROR":
         return None
     return replace(run, verdict=judged.verdict, blame=judged.blame, signature=found)

@@ -18,6 +18,7 @@ from pydantic import Field
 
 from harness.checks.base import MOST_REQUESTS, MOST_TOKENS, CheckContext, CheckResult, Measurement, Params, measured
 from harness.client.answers import Completion
+from harness.node_class import of_class
 from harness.units import DurationPerNodeClass
 
 NAME = "warmup"
@@ -34,7 +35,10 @@ class WarmupParams(Params):
     """Tokens that each one generates."""
     prompt: Annotated[str, Field(min_length=1)] = PROMPT
     max_first_request: DurationPerNodeClass | None = None
-    """Longest first request, to its last token: `60s`, or by node class `{default: 60s, h200: 20s}`."""
+    """Longest first request, to its last token: `60s`, or by node class `{default: 60s, h200: 20s}`.
+
+    A variant such as `h200-nvl` takes that of `h200` where it has none of its own.
+    """
     max_ratio: Annotated[float, Field(ge=1)] | None = None
     """How many times longer than the median of the others the first may take."""
     max_compiled: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
@@ -44,8 +48,7 @@ class WarmupParams(Params):
 
     def longest(self, node_class: str) -> float | None:
         """Seconds that the first request may take on this class of node; None: no limit."""
-        limits = self.max_first_request or {}
-        return limits.get(node_class, limits.get("default"))
+        return of_class(self.max_first_request or {}, node_class)
 
 
 class Warmup:

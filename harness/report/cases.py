@@ -20,6 +20,7 @@ from typing import Literal
 from harness import launches
 from harness.checks.base import CheckResult, Measurement
 from harness.record import Launched, Run
+from harness.report.node_facts import driver, remarks
 from harness.report.text import one_line, visible
 
 STARTUP, REST = "startup", "run"
@@ -191,6 +192,7 @@ def details(run: Run, case: Case) -> str:
         _signature_lines(run) if case.place else [],
         [visible(result.message), *map(measured, result.measurements)] if result else [],
         [f"{name}: {visible(value)}" for name, value in environment(run)],
+        list(remarks(run)),
         [f"Reproduce: {visible(run.reproduce)}"],
     ]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
@@ -198,7 +200,10 @@ def details(run: Run, case: Case) -> str:
 
 def environment(run: Run) -> tuple[tuple[str, str], ...]:
     """Where it happened, as (word, value)."""
-    pairs = (("build", run.build), ("version", run.version), ("node class", run.node_class), ("run", run.id))
+    pairs = (
+        ("build", run.build), ("version", run.version), ("node class", run.node_class), ("driver", driver(run)),
+        ("run", run.id),
+    )  # fmt: skip
     return tuple((name, value) for name, value in pairs if value)
 
 

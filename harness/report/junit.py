@@ -25,6 +25,7 @@ from junitparser.junitparser import SystemOut
 from harness.errors import UsageError
 from harness.record import Launched, Run, load
 from harness.report.cases import STARTUP, Case, cases, details, headline, known_words, outcome, under_words, verdict
+from harness.report.node_facts import driver, remarks
 from harness.report.text import cut_middle, log_excerpt, one_line, visible
 
 MAX_CASES = 5_000
@@ -164,6 +165,7 @@ def _story(run: Run) -> str:
         f"{verdict(run)} {run.title}: {headline(run)}",
         *filter(None, (known_words(run), under_words(run))),
         f"build: {run.build} {run.version or ''}",
+        *remarks(run),
         f"Reproduce: {run.reproduce}",
     ]
     return "\n".join(lines)
@@ -205,6 +207,12 @@ def _properties(run: Run) -> Iterator[tuple[str, str]]:
         yield "known", run.known.words
     if run.under:
         yield "under", " and ".join(run.under)
+    if words := driver(run):
+        yield "driver", words
+    if run.xids:
+        yield "xids", ", ".join(f"{xid.number} on {f'GPU {xid.gpu}' if xid.own else 'another GPU'}" for xid in run.xids)
+    if run.kernel_log:
+        yield "kernel_log", run.kernel_log
     yield from ((f"step.{name}", _decimal(seconds)) for name, seconds in run.steps.items())
     for each in run.launches:
         yield from _times(each)

@@ -24,6 +24,7 @@ from harness.report.cases import (
     verdict,
 )
 from harness.report.markdown import code, escape, fenced, joined, table
+from harness.report.node_facts import remarks
 from harness.report.text import cut_middle, log_excerpt, one_line, visible
 from harness.timeline import Phase
 
@@ -45,7 +46,9 @@ def render(run: Run, folder: Path) -> str:
         _checks(run),
         _phases(run),
         _environment(run),
+        "\n".join(f"- {escape(remark)}" for remark in remarks(run)),
         *map(_differing, run.launches),
+        *map(_uneven, run.launches),
         *map(_teardown, run.launches),
     ]
     if verdict(run) in ("FAIL", "ERROR"):
@@ -152,6 +155,16 @@ def _differing(launched: Launched) -> str:
         return ""
     words = one_line(", ".join(launched.differing), BLOCK_BYTES)
     return f"{escape(launched.launch)}: other packages: {escape(words)}"
+
+
+def _uneven(launched: Launched) -> str:
+    """Ranks that run other code than their peers are news, also where the run passed."""
+    lines = [
+        f"- {escape(name)}: " + ", ".join(f"{escape(rank)} {code(', '.join(said))}" for rank, said in ranks.items())
+        for name, ranks in launched.uneven.items()
+    ]
+    who = f"{escape(launched.launch)}: " if launched.launch else ""
+    return "\n".join([f"{who}**Ranks chose differently**", *lines]) if lines else ""
 
 
 def _teardown(launched: Launched) -> str:

@@ -47,16 +47,32 @@ class WatchRule:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChoiceRule:
-    """A line in which the server says what it chose; the value is the pattern's first group."""
+    """A message in which the server says what it chose. The pattern stands at the beginning of the message.
+
+    Wording that was read in the sources of releases, but in no log yet, has no `seen`; `sources` names them.
+    """
 
     name: str
     pattern: re.Pattern[str]
+    """The value is what its groups found, joined with spaces, without quotation marks."""
     literal: bytes
-    seen: tuple[str, ...]
+    """In every such line; `] ` in front of it is the end of the record's head, so that only its message can hit."""
+    seen: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    value: str = ""
+    """What was chosen, where the message as a whole says it."""
+    counts: bool = False
+    """The value is the number of items in the list that the group found."""
+    tells: Literal["path", "size", "version"] = "path"
+    """path: which code runs · size: it follows from the model's size, flags and memory · version: of a part."""
 
-    def read(self, text: str) -> str | None:
-        found = self.pattern.search(text)
-        return found[1] if found else None
+    def read(self, message: str) -> str | None:
+        found = self.pattern.match(message)
+        if found is None or self.value:
+            return self.value or None if found else None
+        if self.counts:
+            return str(len([item for item in found[1].split(",") if item.strip()]))
+        return " ".join(group for group in found.groups() if group).replace("'", "").strip()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,6 +150,9 @@ class Runtime(Protocol):
     def choices(self) -> tuple[ChoiceRule, ...]: ...
     @property
     def subjects(self) -> Mapping[str, SubjectRule]: ...
+    def accepted(self, message: str) -> Mapping[str, Any] | None:
+        """The flags in a message in which the server repeats those it was given; None for any other message."""
+
     @property
     def counters(self) -> CounterNames: ...
     @property
@@ -144,7 +163,9 @@ class Runtime(Protocol):
     def references(self) -> Mapping[str, Reference]:
         """Second launches by the words that a check may name under `against`."""
 
-    def block_tokens(self, *, choices: Mapping[str, str], metrics: Metrics, serve: Mapping[str, Any]) -> int | None:
+    def block_tokens(
+        self, *, choices: Mapping[str, tuple[str, ...]], metrics: Metrics, serve: Mapping[str, Any]
+    ) -> int | None:
         """Tokens of one block of the prefix cache; None: the server does not say.
 
         `choices` is what it logged, `metrics` what it prints, `serve` the flags that it was given.

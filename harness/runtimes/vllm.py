@@ -1,4 +1,4 @@
-"""vLLM: its command line and environment. What its log says stands in `vllm_marks.py` and `vllm_facts.py`.
+"""vLLM: its command line and environment. What its log says: `vllm_marks.py`, `vllm_choices.py`, `vllm_facts.py`.
 
 serve:                                        vllm serve MODEL --revision R
   enable-prefix-caching: true                      --enable-prefix-caching
@@ -20,7 +20,7 @@ from typing import Any
 
 from harness.client import prometheus
 from harness.client.prometheus import Metrics
-from harness.runtimes import vllm_facts, vllm_marks
+from harness.runtimes import vllm_choices, vllm_facts, vllm_marks
 from harness.runtimes.base import ChoiceRule, CounterNames, MarkRule, Reference, SubjectRule, WatchRule
 
 DROPPED: Mapping[str, str] = {
@@ -78,7 +78,7 @@ class Vllm:
 
     @property
     def choices(self) -> tuple[ChoiceRule, ...]:
-        return vllm_facts.CHOICES
+        return vllm_choices.CHOICES
 
     @property
     def subjects(self) -> Mapping[str, SubjectRule]:
@@ -96,9 +96,15 @@ class Vllm:
     def references(self) -> Mapping[str, Reference]:
         return vllm_facts.REFERENCES
 
-    def block_tokens(self, *, choices: Mapping[str, str], metrics: Metrics, serve: Mapping[str, Any]) -> int | None:
+    def accepted(self, message: str) -> Mapping[str, Any] | None:
+        return vllm_choices.accepted(message)
+
+    def block_tokens(
+        self, *, choices: Mapping[str, tuple[str, ...]], metrics: Metrics, serve: Mapping[str, Any]
+    ) -> int | None:
         """The block of one rank, times the ranks that share a context: they hold every n-th token of it each."""
-        said = choices.get("attention_block_tokens") or prometheus.label(metrics, *vllm_facts.BLOCK)
+        logged = choices.get("attention_block_tokens")
+        said = logged[0] if logged else prometheus.label(metrics, *vllm_facts.BLOCK)
         if said is None or not said.isdecimal():
             return None
         return math.prod((int(said), *(int(serve.get(flag, 1)) for flag in vllm_facts.CONTEXT_FLAGS)))

@@ -1,4 +1,4 @@
-"""What vLLM's log says about itself: what it chose, what is on, what it compiled in the middle of requests.
+"""What vLLM's log says about itself: what is on, what it compiled in the middle of requests.
 
 One row a pattern, with the releases in whose logs (tests/logs/vllm) it was seen.
 """
@@ -8,91 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from harness.runtimes.base import ChoiceRule, CounterNames, Reference, SubjectRule, WatchRule
-from harness.runtimes.vllm_marks import ALL, CPU_ALL, GPU_ALL
+from harness.runtimes.base import CounterNames, Reference, SubjectRule, WatchRule
+from harness.runtimes.vllm_marks import ALL, GPU_ALL
 
 WATCH: tuple[WatchRule, ...] = (
     WatchRule(
         name="jit_compilation",
         literal=b"JIT compilation during",
         pattern=re.compile(r"\bJIT compilation during inference: \S+"),
-        seen=GPU_ALL,
-    ),
-)
-
-CHOICES: tuple[ChoiceRule, ...] = (
-    ChoiceRule(
-        name="attention_backend",
-        literal=b"attention backend",
-        pattern=re.compile(r"Using (?:AttentionBackendEnum\.)?(\w+) attention backend"),
-        seen=GPU_ALL,
-    ),
-    ChoiceRule(
-        name="mla_prefill_backend",
-        literal=b"prefill backend",
-        pattern=re.compile(r"Using (\w+) MLA prefill backend"),
-        seen=GPU_ALL,
-    ),
-    ChoiceRule(
-        name="kda_prefill_backend",
-        literal=b"prefill backend",
-        pattern=re.compile(r"Using (\w+) KDA prefill backend"),
-        seen=GPU_ALL,
-    ),
-    ChoiceRule(
-        name="moe_backend",
-        literal=b"MoE backend",
-        pattern=re.compile(r"Using (\w+) MoE backend"),
-        seen=GPU_ALL,
-    ),
-    ChoiceRule(
-        name="collective_backend",
-        literal=b"world_size=",
-        pattern=re.compile(r"\bworld_size=\d+ rank=\d+ .* backend=(\w+)"),
-        seen=ALL,
-    ),
-    ChoiceRule(
-        name="model_runner",
-        literal=b" Model Runner",
-        pattern=re.compile(r"Using (V\d) Model Runner"),
-        seen=GPU_ALL,
-    ),
-    ChoiceRule(
-        name="model_runner",
-        literal=b" model runner",
-        pattern=re.compile(r"using the (V\d) model runner"),
-        seen=CPU_ALL[2:],
-    ),
-    ChoiceRule(
-        name="speculation",
-        literal=b"Initializing a V",
-        pattern=re.compile(
-            r"Initializing a V1 LLM engine .* model='[^']*', speculative_config=(?:SpeculativeConfig\(method=')?(\w+)"
-        ),
-        seen=ALL,
-    ),
-    ChoiceRule(
-        name="kv_cache_layout",
-        literal=b"KV cache layout",
-        pattern=re.compile(r"Using (\w+) KV cache layout"),
-        seen=ALL,
-    ),
-    ChoiceRule(
-        name="kv_cache_tokens",
-        literal=b"KV cache size",
-        pattern=re.compile(r"\b[CG]PU KV cache size: ([\d,]+) tokens"),
-        seen=ALL,
-    ),
-    ChoiceRule(
-        name="mamba_cache_mode",
-        literal=b"Mamba cache mode is set",
-        pattern=re.compile(r"Mamba cache mode is set to '(\w+)'"),
-        seen=GPU_ALL,
-    ),
-    ChoiceRule(
-        name="attention_block_tokens",
-        literal=b"attention block size to",
-        pattern=re.compile(r"Setting attention block size to (\d+) tokens"),
         seen=GPU_ALL,
     ),
 )

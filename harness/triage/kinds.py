@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from harness import xid
 from harness.errors import Blame
 from harness.signature import Kind
 
@@ -160,6 +161,12 @@ CLEAR: tuple[ClearRule, ...] = (
     ClearRule(
         kind="oom_gpu", message=re.compile(r"Free memory on device .* on startup"), blame="node"
     ),  # held by others
+    # The table of Xids says whose; one that only tells something, in place of a cause, shows nothing of the node.
+    ClearRule(
+        kind="cuda_error",
+        message=re.compile(rf"^Xid (?:{'|'.join(map(str, xid.numbers('application', 'nobody')))})$"),
+        blame="product",
+    ),
     ClearRule(kind="cuda_error", message=re.compile(r"^Xid \d+"), blame="node"),
     ClearRule(  # an outage
         kind="hub_access", message=re.compile(r"\b50\d\b|couldn't connect to|Connection refused"), blame="node"

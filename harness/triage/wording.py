@@ -118,6 +118,8 @@ PLUMBING = frozenset(
         "inner",
         "_inner_fn",
         "__call__",
+        "__torch_function__",
+        "__torch_dispatch__",
         "resolve_obj_by_qualname",
     }
 )

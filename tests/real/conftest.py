@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import environment, node
+from harness import environment, leases, node
 from harness.build import Build, parse
 
 SHIPPED = Path(__file__).parents[2] / "scenarios"
@@ -31,5 +31,5 @@ def one_server_at_a_time(request):
     if "vllm_environment" not in request.fixturenames:
         yield
         return
-    with node.lease(node.read(), gpus=0, wait=3600, what=request.node.name):
+    with leases.lease(node.read(), gpus=0, wait=3600, what=request.node.name):
         yield

@@ -25,7 +25,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,11 +33,9 @@ import torch
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from harness.checks.chat_questions import ARGUMENT, ECHO_QUESTION, SCHEMA_QUESTION, TOOL, TOOL_QUESTION, Question
+from harness.shrink import byte_tokenizer
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
-import make_byte_tokenizer as byte_tokenizer  # noqa: E402
-
 CONTEXT = 1024
 START, END = "<|im_start|>", "<|im_end|>"
 NAMES = (START, END, "<think>", "</think>", "<tool_call>", "</tool_call>", "<|open|>", "<|close|>", "<|sep|>")

@@ -1,19 +1,17 @@
-"""Writes a byte-level tokenizer (tokenizer.json, tokenizer_config.json) into the folders named on the command line.
-
-    python make_byte_tokenizer.py kimi_k3_mini tiny_lm
+"""A byte-level tokenizer, as tokenizer.json and tokenizer_config.json.
 
 The id of a byte is its value (0 to 255); then `<|bos|>` is 256 and `<|eos|>` 257. Nothing is added around a text,
-so that the number of tokens is the number of bytes. Needs nothing but the standard library.
+so that the number of tokens is the number of bytes.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 BOS, EOS = "<|bos|>", "<|eos|>"
+BEGIN_ID, END_ID = 256, 257
 
 
 def byte_names() -> list[str]:
@@ -35,7 +33,7 @@ def tokenizer() -> dict[str, Any]:
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [special(BOS, 256), special(EOS, 257)],
+        "added_tokens": [special(BOS, BEGIN_ID), special(EOS, END_ID)],
         "normalizer": None,
         "pre_tokenizer": byte_level,
         "post_processor": None,
@@ -70,8 +68,3 @@ def write(folder: Path) -> None:
     for name, content in (("tokenizer.json", tokenizer()), ("tokenizer_config.json", config())):
         text = json.dumps(content, ensure_ascii=False, indent=2)
         (folder / name).write_text(text + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    for argument in sys.argv[1:]:
-        write(Path(argument))

@@ -1,0 +1,56 @@
+"""`harness report`: render the reports of finished runs again, or say what differs between two of them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from harness.errors import UsageError
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "report", help="render the reports of finished runs again from their run.json, or compare two of them"
+    )
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="a folder with a run.json")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write one JUnit file for all of them")
+    parser.add_argument("--summary", type=Path, metavar="FILE", help="write one Markdown summary for all of them")
+    parser.add_argument(
+        "--compare", nargs=2, type=Path, metavar=("A", "B"), help="what differs between two runs, or a run and a .log"
+    )
+    parser.add_argument("--json", action="store_true", help="with --compare: one JSON object")
+    parser.set_defaults(command=_report)
+
+
+def _report(words: argparse.Namespace) -> int:
+    if words.compare:
+        return _compare(words)
+    if not words.runs:
+        raise UsageError("no run is named", fix="name folders under reports/, or --compare A B")
+    if words.json:
+        raise UsageError("--json is for --compare", fix="leave it out: run.json is the record as JSON")
+    return _render(words)
+
+
+def _render(words: argparse.Namespace) -> int:
+    from harness import report
+
+    for folder in words.runs:
+        print("\n".join(str(folder / name) for name in report.render(folder)))
+    if words.junit:
+        report.write_junit(words.runs, words.junit)
+    if words.summary:
+        report.write_summary(words.runs, words.summary)
+    return 0
+
+
+def _compare(words: argparse.Namespace) -> int:
+    from harness.report import comparing, comparison, sides
+
+    if words.runs or words.junit or words.summary:
+        raise UsageError("--compare takes two runs and nothing else", fix="render reports in a call of their own")
+    one, other = map(sides.read, words.compare)
+    found = comparison.compare(one, other)
+    print(json.dumps(comparing.to_json(found), ensure_ascii=False) if words.json else comparing.to_text(found))
+    return 0
