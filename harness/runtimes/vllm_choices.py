@@ -71,7 +71,7 @@ CHOICES: tuple[ChoiceRule, ...] = (
     _using("draft_attention_backend", r"the target model's (\w+) attention backend for the ", sources=SOURCES[2:]),
     _using("encoder_attention_backend", r"(?:default )?backend (?:AttentionBackendEnum\.)?(\w+) for vit attention"),
     _using("encoder_attention_backend", r"(?:AttentionBackendEnum\.)?(\w+) for MMEncoderAttention"),
-    _using("flash_attention_version", r"FlashAttention version (\d+)"),
+    _using("flash_attention_version", r"FlashAttention version (\d+)", seen=GPU_ALL[:1]),
     _using("mla_prefill_backend", r"(\w+(?: SDPA)?) MLA prefill backend", seen=GPU_ALL),
     _using("kda_prefill_backend", r"(\w+) KDA prefill backend", seen=GPU_ALL),
     _using("kda_decode_backend", r"(\w+)(?: fused)? KDA decode backend", sources=SOURCES[3:]),
@@ -216,13 +216,15 @@ CHOICES: tuple[ChoiceRule, ...] = (
     ),
     # --- what is made of answers
     _engine(
-        "reasoning_parser", r"structured_outputs_config=StructuredOutputsConfig\(.*reasoning_parser='(\w+)'", seen=()
+        "reasoning_parser",
+        r"structured_outputs_config=StructuredOutputsConfig\(.*reasoning_parser='(\w+)'",
+        seen=GPU_ALL,
     ),
     ChoiceRule(
         name="tool_call_parser",
         literal=b"non-default args",
         pattern=re.compile(r"non-default args: \{.*'tool_call_parser': '(\w+)'"),
-        seen=("0.32.0-cpu",),
+        seen=(*GPU_ALL, "0.32.0-cpu"),
     ),
     _engine("structured_outputs_backend", r"structured_outputs_config=StructuredOutputsConfig\(backend='(\w+)'"),
     ChoiceRule(
