@@ -65,5 +65,6 @@ def test_reports_are_made_of_them(path):
     text = summary.render(run, path.parent)
     assert "h200" in text
     assert "580.159.04" in text
-    assert run.reason.split(" (")[0] in text
+    assert text.startswith(f"### {run.verdict} ")
+    assert run.signature is None or run.signature.id in text
     assert junit.render(run, path.parent).count("<testcase") >= 2
