@@ -69,6 +69,20 @@ def test_nothing_found(run: Run, tmp_path: Path) -> None:
     assert run("contracts", write(tmp_path / "x", {"a": KEEPS}))[0] == 0
 
 
+def test_nothing_to_check_is_no_success(run: Run, tmp_path: Path) -> None:
+    code, out = run("contracts", write(tmp_path / "x", {"a": "class Other: pass\n"}))
+    assert code == 3
+    assert "none of the classes that hierarchies begin with: nothing was checked" in out
+
+
+def test_a_cache_that_cannot_be_written(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "file"))
+    code, out = run("contracts", write(tmp_path / "x", {"a": KEEPS}))
+    assert code == 3
+    assert f"cannot write below {tmp_path / 'file'}: Not a directory" in out
+
+
 def test_json_is_one_object(run: Run, tmp_path: Path) -> None:
     code, out = run("contracts", write(tmp_path / "x", {"a": DROPS}), "--json")
     told = json.loads(out)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.errors import UsageError
+from harness.errors import BuildError, UsageError
 
 if TYPE_CHECKING:
     from harness.contracts.accepted import Baseline
@@ -46,6 +46,11 @@ def _contracts(words: argparse.Namespace) -> int:
     baseline = _baseline(words)
     sources = sources_of(words.build, contracts.package)
     report = keeping.report(sources, contracts, build=words.build, fresh=words.fresh)
+    if contracts.hierarchies and not any(report.classes.values()):
+        raise BuildError(
+            f"{words.build} has none of the classes that hierarchies begin with: nothing was checked",
+            fix=f"name sources of {contracts.package}, or say with --contracts FILE what theirs begin with",
+        )
     if words.accept:
         return _accept(words.baseline, baseline, report)
     if words.json:

@@ -17,7 +17,7 @@ from harness.contracts.contracts_file import Contracts
 from harness.contracts.model import Report
 from harness.contracts.reading import Sources
 from harness.environment import cache_root
-from harness.environment.envcache import full_disk
+from harness.errors import NodeError
 
 SCHEMA = 1
 _REPORT = TypeAdapter(Report)
@@ -36,9 +36,13 @@ def report(sources: Sources, contracts: Contracts, *, build: str, fresh: bool = 
     from harness.contracts import checking  # noqa: PLC0415 - griffe and all rules: half of a second run's time
 
     found = checking.check(sources, contracts, build=build)
-    with full_disk(cache_root()):
+    try:
         file.parent.mkdir(parents=True, exist_ok=True)
         record.replace_text(file, _REPORT.dump_json(found).decode())
+    except OSError as error:
+        raise NodeError(
+            f"cannot write below {cache_root()}: {error.strerror}", fix="set HARNESS_CACHE to a folder with space"
+        ) from error
     return found
 
 

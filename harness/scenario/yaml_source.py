@@ -108,9 +108,9 @@ def read(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise ScenarioError(f"{path}: cannot be read: {error.strerror}", fix="name a scenario file") from error
+        raise ScenarioError(f"{path}: cannot be read: {error.strerror}", fix="name a file that can be read") from error
     if len(data) > MAX_BYTES:
-        raise ScenarioError(f"{path}: is larger than {MAX_BYTES >> 10} KiB", fix="this is hardly a scenario file")
+        raise ScenarioError(f"{path}: is larger than {MAX_BYTES >> 10} KiB", fix="this is hardly the file you mean")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
