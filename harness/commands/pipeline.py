@@ -46,8 +46,12 @@ def _add_agents(parser: argparse.ArgumentParser) -> None:
         "repeatable (default: cpu, gpu-1 and gpu-8)",
     )  # fmt: skip
     parser.add_argument("--node-class", metavar="CLASS", help="only pools of this class of node")
-    parser.add_argument("--collect-queue", default="cpu", metavar="QUEUE", help="where the last step runs (default: cpu)")
-    parser.add_argument("--setup", default="make setup", metavar="COMMAND", help="before each step (default: make setup)")
+    parser.add_argument(
+        "--collect-queue", default="cpu", metavar="QUEUE", help="where the last step runs (default: cpu)"
+    )
+    parser.add_argument(
+        "--setup", default="make setup", metavar="COMMAND", help="before each step (default: make setup)"
+    )
     parser.add_argument(
         "--program", default=".venv/bin/harness", metavar="WORDS", help="harness there (default: .venv/bin/harness)"
     )
@@ -109,7 +113,8 @@ def _pools(words: argparse.Namespace) -> list[Pool]:
     chosen = [pool for pool in known if words.node_class in (None, pool.node_class)]
     if not chosen:
         raise UsageError(
-            f"no pool is of class {words.node_class}", fix=f"say which one is: --pool NAME:gpus=8,node-class={words.node_class}"
+            f"no pool is of class {words.node_class}",
+            fix=f"say which one is: --pool NAME:gpus=8,node-class={words.node_class}",
         )
     return chosen
 
@@ -117,9 +122,7 @@ def _pools(words: argparse.Namespace) -> list[Pool]:
 def _shop(words: argparse.Namespace) -> Shop:
     from harness.pipeline.steps import Shop
 
-    return Shop(
-        setup=words.setup, program=words.program, sets=tuple(words.sets), collector=words.test_collector
-    )
+    return Shop(setup=words.setup, program=words.program, sets=tuple(words.sets), collector=words.test_collector)
 
 
 def _print(words: argparse.Namespace, made: tuple[Job, ...]) -> int:

@@ -123,7 +123,9 @@ def _rules(body: Body, root: Node) -> Iterator[Problem]:
             what = f"has {' and '.join(given)}" if given else "says no build"
             yield Problem.at(node.mark, f"`{where}` {what}: give it one of {', '.join(KINDS)}")
         if watch.accelerator and (watch.list or watch.build):
-            yield _at(node, "accelerator", f"`{where}.accelerator` is for releases and commits: write +cpu behind a build")
+            yield _at(
+                node, "accelerator", f"`{where}.accelerator` is for releases and commits: write +cpu behind a build"
+            )
         if watch.repo and not watch.releases:
             yield _at(node, "repo", f"`{where}.repo` is for releases")
         if watch.good and watch.build:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,8 +18,12 @@ from harness.environment import commit_index
 from harness.errors import BuildError, NodeError, UsageError
 from harness.events import Event, OnEvent
 from harness.nightly.config import Commits, Config, Watch
+from harness.record import Run
 from harness.runtimes.vllm_recipes import recipe
 from harness.scenario.format import in_range
+
+NEXT = Version("9999")
+"""A release that nobody has seen yet is called as the last ones are."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +41,17 @@ class Watched:
             listed = choosing.listed(config.local(self.watch.list))
             return one in listed and listed.index(one) < listed.index(self.build)
         return self.watch.commits is not None and one.kind == "commit" and one != self.build
+
+    def latest(self, runs: Sequence[Run], config: Config) -> Run | None:
+        """Of runs on builds that came before the newest one that on the last of these builds."""
+        order = choosing.listed(config.local(self.watch.list)) if self.watch.list else ()
+
+        def place(run: Run) -> tuple[Version, int, str]:
+            build = parse(run.build)
+            version = build.version if build.kind == "release" else Version("0")
+            return version, order.index(build) if order else 0, run.started
+
+        return max(runs, key=place, default=None)
 
     def between(self, good: Build, config: Config) -> tuple[Ends, Range]:
         """The builds from a good one to the newest.
@@ -70,7 +86,7 @@ def newest(watch: Watch, config: Config, on_event: OnEvent) -> Watched:
 def _release(wanted: str, accelerator: Accelerator | None) -> Build:
     from harness.bisect import releases  # noqa: PLC0415 - needs a library that an offline node may lack
 
-    distribution = recipe(Version("1"), accelerator or node.read().accelerator).distribution
+    distribution = recipe(NEXT, accelerator or node.read().accelerator).distribution
     there = [each.version for each in releases.available(distribution) if not each.yanked]
     fitting = [version for version in there if not version.is_prerelease and in_range(version, wanted)]
     if not fitting:
@@ -85,7 +101,9 @@ def _commit(commits: Commits, repo: Path, accelerator: Accelerator | None, on_ev
     for sha in _line(commits, repo):
         where = replace(commit_index.index(sha), wait=0.0)
         try:
-            commit_index.find(where, accelerator or node.read().accelerator, deadline=Deadline.after(0), on_step=str)
+            commit_index.find(
+                where, accelerator or node.read().accelerator, deadline=Deadline.after(0), on_step=_unheard
+            )
         except BuildError:
             on_event(Event(kind="notice", text=f"{sha[:12]} has no wheel, looking further back"))
             continue
@@ -102,3 +120,8 @@ def _line(commits: Commits, repo: Path) -> list[str]:
         return git.ask(repo, *words).splitlines()
     except git.GitError as error:
         raise UsageError(f"{repo} has no commits of {commits.rev}: {error}", fix="name a clone and a branch") from error
+
+
+def _unheard(text: str) -> None:
+    """That a wheel is waited for: none is."""
+    del text

@@ -1,6 +1,6 @@
-"""A night on Buildkite: one step for each scenario, variant and build, one that collects, and bisections of what is new.
+"""A night on Buildkite: one step for each scenario, variant and build, one that collects, bisections.
 
-    scenarios × builds ─ jobs ─▶ steps ─ text ─▶ YAML for `buildkite-agent pipeline upload`
+    scenarios, builds ─ jobs ─▶ steps ─ text ─▶ YAML for `buildkite-agent pipeline upload`
                            │
         the same command line with --collect, in the last step:
                            └▶ collect ─▶ artifacts of each job ─▶ JUnit, one annotation a scenario

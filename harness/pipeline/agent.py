@@ -63,7 +63,9 @@ def _call(
     """
     program = shutil.which(PROGRAM)
     if program is None:
-        raise NodeError(f"there is no {PROGRAM} on PATH", fix="run --collect in a job of Buildkite; it is no command for people")
+        raise NodeError(
+            f"there is no {PROGRAM} on PATH", fix="run --collect in a job of Buildkite; it is no command for people"
+        )
     try:
         done = subprocess.run(
             [program, *words], input=given, capture_output=True, encoding="utf-8", errors="replace", check=False,

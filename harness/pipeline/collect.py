@@ -1,8 +1,8 @@
 """The last step of a night: what the jobs left is merged, annotated, and new failures are handed to bisections.
 
-    artifacts of each job ─▶ collected/KEY/reports/RUN ─┬─▶ collected/junit/BUILD.xml
-                                                       ├─▶ one annotation a scenario, one of all
-                                                       └─▶ nights ─▶ collected/bisect.yml, uploaded
+artifacts of each job ─▶ collected/KEY/reports/RUN ─┬─▶ collected/junit/BUILD.xml
+                                                   ├─▶ one annotation a scenario, one of all
+                                                   └─▶ nights ─▶ collected/bisect.yml, uploaded
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import record, report, run as running
+from harness import record, report
+from harness import run as running
 from harness.build import Build, parse
 from harness.errors import UsageError
 from harness.pipeline import nights, steps, text
@@ -55,7 +56,9 @@ class Asked:
     repo: Path | None = None
 
 
-def collect(jobs: Sequence[Job], *, agent: Agent, shop: Shop, asked: Asked, folder: Path = Path(COLLECTED)) -> list[Done]:
+def collect(
+    jobs: Sequence[Job], *, agent: Agent, shop: Shop, asked: Asked, folder: Path = Path(COLLECTED)
+) -> list[Done]:
     """Do all of it; what each job left, in their order.
 
     Raises:
@@ -122,7 +125,11 @@ def _block(done: Done) -> str:
 
 def _overview(done: Sequence[Done], bisections: Sequence[str], folder: Path) -> str:
     table = report.render_many([each.folder for each in done if each.folder])
-    lost = [f"- no record: {escape(each.job.scenario.title)} on {code(str(each.job.build))}" for each in done if not each.run]
+    lost = [
+        f"- no record: {escape(each.job.scenario.title)} on {code(str(each.job.build))}"
+        for each in done
+        if not each.run
+    ]
     body = joined([table.rstrip("\n"), "\n".join(lost), "\n".join(f"- {line}" for line in bisections)], [])
     with writable(folder):
         replace_text(folder / "summary.md", body)
@@ -159,7 +166,10 @@ def _search(job: Job, run: Run, good: str, *, shop: Shop, asked: Asked) -> tuple
     if not good:
         return None, "new, but no build is known to be good: name one with --good, or keep the nights with --nights"
     if parse(good).kind != parse(bad).kind or parse(bad).kind not in ORDERED:
-        return None, f"new, but between {code(good)} and {code(bad)} there is no order: write a list for `harness bisect --builds`"
+        return (
+            None,
+            f"new, but between {code(good)} and {code(bad)} no order is known: list them, for `harness bisect --builds`",
+        )
     if good == bad:
         return None, f"new, but {code(good)} was green before: it comes and goes"
     finer = ["--repo", str(asked.repo)] if asked.repo else []

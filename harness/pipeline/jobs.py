@@ -20,7 +20,7 @@ ENVIRONMENT_SECONDS = 15 * 60.0
 REQUESTS = 10
 """Requests that one check may send, each of which may take its whole budget."""
 MOST = 400
-"""Jobs of one upload: Buildkite takes 500 (buildkite.com/docs/pipelines/configure/dynamic-pipelines), and bisections come."""
+"""Jobs of one upload; Buildkite takes 500 (buildkite.com/docs/pipelines/configure/dynamic-pipelines)."""
 SHOWN = 40
 """Longest readable part of a key."""
 

@@ -65,7 +65,7 @@ def named(run: Run) -> str:
 
 @contextmanager
 def kept(file: Path | None) -> Iterator[Nights]:
-    """What is in the file, held against other jobs; written back when the block ends well. Without a file: nothing is known.
+    """What is in the file, held against other jobs; written back when the block ends well. Without one: nothing.
 
     Raises:
         UsageError: the file is none of ours.

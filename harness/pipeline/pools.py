@@ -1,7 +1,7 @@
 """Pools of agents, and which of them a scenario's needs are for. Pure.
 
-Buildkite gives a job to an agent that has each of the job's tags with exactly that value, so "at least 130 GiB" cannot be
-asked of it: the smallest pool that will do is chosen here, and its tags are what is asked.
+Buildkite gives a job to an agent that has each of the job's tags with exactly that value, so "at least 130 GiB" cannot
+be asked of it: the smallest pool that will do is chosen here, and its tags are what is asked.
 """
 
 from __future__ import annotations
