@@ -19,6 +19,9 @@ from harness.nightly.watching import Watched
 from harness.record import Run
 from harness.scenario import Scenario
 
+GRACE_SECONDS = 8.0
+"""For the teardown after an interruption, as `harness run` has it."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
@@ -103,7 +106,15 @@ class Night:
 
     def _run(self, scenario: Scenario, watched: Watched) -> Run:
         handling = run.Handling(expected=True)
-        return run.execute(scenario, build=watched.build, out=self.out, on_event=self.on_event, handling=handling)
+        return run.execute(
+            scenario,
+            build=watched.build,
+            out=self.out,
+            sets=(),
+            on_event=self.on_event,
+            grace=GRACE_SECONDS,
+            handling=handling,
+        )
 
     def _same(self, asked: str, node_class: str) -> list[Run]:
         """Finished runs of a question here, the oldest first: those of nights, not what a search tried."""

@@ -98,12 +98,11 @@ def _release(wanted: str, accelerator: Accelerator | None) -> Build:
 
 def _commit(commits: Commits, repo: Path, accelerator: Accelerator | None, on_event: OnEvent) -> Build:
     """The newest commit that has a wheel: fresh ones wait for theirs, some never get one."""
+    machine = accelerator or node.read().accelerator
     for sha in _line(commits, repo):
         where = replace(commit_index.index(sha), wait=0.0)
         try:
-            commit_index.find(
-                where, accelerator or node.read().accelerator, deadline=Deadline.after(0), on_step=_unheard
-            )
+            commit_index.find(where, machine, deadline=Deadline.after(0), on_step=_unheard)
         except BuildError:
             on_event(Event(kind="notice", text=f"{sha[:12]} has no wheel, looking further back"))
             continue

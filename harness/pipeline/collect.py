@@ -168,7 +168,7 @@ def _search(job: Job, run: Run, good: str, *, shop: Shop, asked: Asked) -> tuple
     if parse(good).kind != parse(bad).kind or parse(bad).kind not in ORDERED:
         return (
             None,
-            f"new, but between {code(good)} and {code(bad)} no order is known: list them, for `harness bisect --builds`",
+            f"new, but between {code(good)} and {code(bad)} no order is known: list them in a file for --builds",
         )
     if good == bad:
         return None, f"new, but {code(good)} was green before: it comes and goes"
