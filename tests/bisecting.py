@@ -111,6 +111,7 @@ class History:
             made, id=folder.name, build=str(build), version=build.ref, scenario=scenario.name, variant=scenario.variant,
             meaning=recorder.asked(scenario, under), content=content(build), packages={}, node_class="cpu",
             started=clock.utc(), ended=clock.utc(), under=tuple(change.words for change in under), evidence=(),
+            probe=handling.probe,
         )  # fmt: skip
         runs.write(done, out)
         return done
