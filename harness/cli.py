@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from harness import __version__, signals
-from harness.commands import baseline, bisect, contracts, probe, report, run, shrink, sweep
+from harness.commands import baseline, bisect, contracts, nightly, pipeline, probe, report, run, shrink, sweep
 from harness.commands.words import amount, count, scenarios
 from harness.errors import HarnessError, Interrupted, UnmetError, UsageError
 
@@ -75,6 +75,8 @@ def _parser() -> argparse.ArgumentParser:
     probe.add(commands)
     contracts.add(commands)
     shrink.add(commands)
+    pipeline.add(commands)
+    nightly.add(commands)
     return parser
 
 
@@ -84,6 +86,7 @@ def _add_validate(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     validate.add_argument("--strict", action="store_true", help="warnings are errors too")
     validate.set_defaults(command=_validate)
     schema = commands.add_parser("schema", help="print the JSON Schema of scenario files, for editors")
+    schema.add_argument("--nightly", action="store_true", help="of the file of `harness nightly`")
     schema.set_defaults(command=_schema)
     listing = commands.add_parser("list", help="the scenarios there are, and whether this node can run them")
     listing.set_defaults(command=_list)
@@ -142,9 +145,9 @@ def _validate(words: argparse.Namespace) -> int:
 
 def _schema(words: argparse.Namespace) -> int:
     from harness import scenario
+    from harness.nightly import config
 
-    del words
-    print(json.dumps(scenario.json_schema(), indent=2))
+    print(json.dumps(config.json_schema() if words.nightly else scenario.json_schema(), indent=2))
     return 0
 
 

@@ -136,10 +136,14 @@ def _remember(run: Run, on_event: OnEvent) -> None:
 
 def command(scenario: Scenario, build: Build, sets: tuple[str, ...], handling: Handling = AS_THEY_ARE) -> str:
     """The command line that makes a run again."""
-    path = os.path.relpath(scenario.path) if scenario.path.is_relative_to(Path.cwd()) else str(scenario.path)
-    variant = ["--variant", scenario.variant] if scenario.variant else []
     changes = [word for change in sets for word in ("--set", change)]
-    return shlex.join(["harness", "run", path, *variant, "--build", str(build), *changes, *handling.words])
+    return shlex.join(["harness", "run", *named(scenario), "--build", str(build), *changes, *handling.words])
+
+
+def named(scenario: Scenario) -> list[str]:
+    """The words that name a scenario and its variant on any command line."""
+    path = os.path.relpath(scenario.path) if scenario.path.is_relative_to(Path.cwd()) else str(scenario.path)
+    return [path, *(["--variant", scenario.variant] if scenario.variant else [])]
 
 
 def _stages(

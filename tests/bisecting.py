@@ -97,7 +97,7 @@ class History:
     def at(self, build: Build) -> int:
         return self.builds.index(build)
 
-    def execute(self, scenario, *, build, out, sets, on_event, grace, handling):
+    def execute(self, scenario, *, build, out, sets, on_event, grace, handling, **rest):
         at, under = self.at(build), handling.under
         if self.dies_at is not None and len(self.executed) == self.dies_at:
             self.dies_at = None
@@ -108,9 +108,10 @@ class History:
         folder.mkdir(parents=True)
         (folder / "server.log").touch()
         done = replace(
-            made, id=folder.name, build=str(build), version=build.ref, scenario=scenario.name, variant=None,
+            made, id=folder.name, build=str(build), version=build.ref, scenario=scenario.name, variant=scenario.variant,
             meaning=recorder.asked(scenario, under), content=content(build), packages={}, node_class="cpu",
             started=clock.utc(), ended=clock.utc(), under=tuple(change.words for change in under), evidence=(),
+            probe=handling.probe,
         )  # fmt: skip
         runs.write(done, out)
         return done

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from harness.commands.words import code, named, positive, run_words, scenarios, worst
+from harness.commands.words import code, known_exit, named, positive, run_words, scenarios, worst
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,6 +35,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--known",
         choices=["expected"],
         help="a known failure is no news (exit 0, skipped in JUnit); its absence is one",
+    )
+    run.add_argument(
+        "--known-exit",
+        type=known_exit,
+        default=0,
+        metavar="CODE",
+        help="with --known expected: how to end where known failures are all there is (default: 0)",
     )
     run.add_argument("--skip-unmet", action="store_true", help="SKIP, not ERROR, where this node cannot meet the needs")
     run.set_defaults(command=_run)
@@ -72,7 +79,8 @@ def _run(words: argparse.Namespace) -> int:
         print("\n".join(view.tally(runs)))
     if words.peel:
         print("\n".join(line for rungs in ladders for line in (f"{rungs[0].title}:", *view.ladder(rungs))))
-    return worst(code(rungs[0]) for rungs in ladders)  # what is behind a failure is news, not a second failure
+    ended = worst(code(rungs[0]) for rungs in ladders)  # what is behind a failure is news, not a second failure
+    return words.known_exit if ended == 0 and any(rungs[0].expected for rungs in ladders) else ended
 
 
 def _rungs(

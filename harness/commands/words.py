@@ -33,6 +33,13 @@ def count(word: str) -> int:
     return int(word)
 
 
+def known_exit(word: str) -> int:
+    """An exit code that no other end has, here or in a shell: 4 to 125."""
+    if not (word.isascii() and word.isdecimal()) or not 4 <= int(word) <= 125:  # noqa: PLR2004
+        raise argparse.ArgumentTypeError(f"{word!r} is no exit code from 4 to 125: others mean something else")
+    return int(word)
+
+
 def amount(word: str) -> float:
     """A number of seconds or days: not below 0, and finite."""
     try:
