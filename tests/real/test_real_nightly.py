@@ -51,7 +51,7 @@ def test_a_pipeline_from_a_red_night_to_the_culprit(checkout, tmp_path, capsys):
     assert found["body"].startswith(f"### {CULPRIT} is the first build with {SIGNATURE}")
 
 
-def test_a_nightly_from_a_red_night_to_the_culprit(checkout, capsys):
+def test_a_nightly_from_a_red_night_to_the_culprit(checkout):
     tell = "import sys; open('told', 'a').write(sys.stdin.read() + '\\n')"
 
     def night(newest):
@@ -73,4 +73,3 @@ def test_a_nightly_from_a_red_night_to_the_culprit(checkout, capsys):
     assert night(RED)[0] == 1
     assert len(list(Path("reports").glob("*/run.json"))) == runs
     assert len(Path("told").read_text().splitlines()) == 1
-    capsys.readouterr()
