@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -348,3 +350,94 @@ def test_a_release_is_read_without_what_it_depends_on(
     assert code == 1
     assert '"version": "0.30.0"' in out
     assert run("contracts", "release:0.31.0+cpu")[0] == 3
+
+
+# --- what is broken in a file that nobody could read, nobody sees
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("class C(Base)\n    pass\n", "expected ':'"),
+        ("x = '\0'\nfrom pkg.a import Base\nclass C(Base): pass\n", "null bytes"),
+        ("from pkg.a import Base\nclass C(Base): x = " + "-" * 20_000 + "1\n", "nested too deeply"),
+    ],
+    ids=["syntax", "nul", "deep"],
+)
+def test_a_file_that_cannot_be_read_is_never_green(run: Run, tmp_path: Path, text: str, said: str) -> None:
+    folder = write(tmp_path / "x", {"a": KEEPS, "b": "from pkg.a import Base\n" + text})
+    code, out = run("contracts", folder, "--junit", tmp_path / "j.xml")
+    assert code == 3
+    assert "UNREAD pkg/b.py cannot be read: " in out
+    assert said in out
+    case = etree.parse(tmp_path / "j.xml").find(".//testcase[@classname='contracts.unread']")
+    assert case is not None
+    assert (case.get("name"), len(case.findall("error"))) == ("pkg/b.py", 1)
+    assert json.loads(run("contracts", folder, "--json")[1])["unread"][0].startswith("pkg/b.py cannot be read")
+
+
+def test_sources_are_decoded_as_python_does(run: Run, tmp_path: Path) -> None:
+    folder = write(tmp_path / "x", {"a": BASE, "mark": "", "cookie": ""})
+    drops = "from pkg.a import Base\nclass C{}(Base):\n    def __init__(self, names): pass\n"
+    (folder / "pkg" / "mark.py").write_bytes(b"\xef\xbb\xbf" + drops.format("").encode())
+    (folder / "pkg" / "cookie.py").write_bytes(b"# coding: latin-1\n" + drops.format("\xe9").encode("latin-1"))
+    code, out = run("contracts", folder)
+    assert code == 1
+    assert "dropped-argument:C.names" in out
+    assert "dropped-argument:C\xe9.names" in out
+
+
+def test_odd_files_are_told(run: Run, tmp_path: Path) -> None:
+    folder = write(tmp_path / "x", {"a": KEEPS})
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "m.py").touch()
+    package = folder / "pkg"
+    (package / "gone.py").symlink_to("nowhere")
+    (package / "self.py").symlink_to("self.py")
+    (package / "elsewhere").symlink_to(tmp_path / "other")
+    (package / "around").symlink_to(folder)
+    os.mkfifo(package / "pipe.py")
+    code, out = run("contracts", folder)
+    assert code == 3
+    assert [line for line in out.splitlines() if line.startswith("UNREAD")] == [
+        "UNREAD pkg/elsewhere cannot be read: a link to a folder of Python files",
+        "UNREAD pkg/gone.py cannot be read: No such file or directory",
+        "UNREAD pkg/pipe.py cannot be read: no regular file",
+        "UNREAD pkg/self.py cannot be read: Too many levels of symbolic links",
+    ]
+
+
+def test_a_damaged_wheel_and_a_bomb(run: Run, tmp_path: Path) -> None:
+    wheel = tmp_path / "pkg-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as made:
+        made.writestr("pkg/__init__.py", "")
+        made.writestr("pkg/a.py", KEEPS)
+    wheel.write_bytes(wheel.read_bytes().replace(b"class C(Base)", b"class D(Base)"))
+    code, out = run("contracts", wheel)
+    assert code == 3
+    assert f"pkg/a.py in {wheel} cannot be read: Bad CRC-32" in out
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as made:
+        made.writestr("pkg/__init__.py", "")
+        made.writestr("pkg/a.py", KEEPS)
+        made.writestr("pkg/bomb.py", b"#" * (reading.LARGEST + 1))
+    code, out = run("contracts", wheel)
+    assert code == 3
+    assert "UNREAD pkg/bomb.py cannot be read: 32 MB, and at most 32 are read" in out
+
+
+def test_an_accepted_finding_that_is_gone_is_told_to_programs_too(run: Run, tmp_path: Path) -> None:
+    baseline = tmp_path / "b.yaml"
+    baseline.write_text("schema: 1\naccepted:\n  - {finding: 'override:pkg.a.Gone.x.y', reason: why}\n")
+    folder = write(tmp_path / "x", {"a": KEEPS})
+    told = "nothing answers to the accepted override:pkg.a.Gone.x.y"
+    words = ("contracts", folder, "--baseline", baseline)
+    assert told in json.loads(run(*words, "--json")[1])["notes"]
+    run(*words, "--junit", tmp_path / "j.xml")
+    assert told in (tmp_path / "j.xml").read_text()
+
+
+@pytest.mark.parametrize("more", [("--json",), ("--junit", "j.xml")])
+def test_accepting_reports_nothing(run: Run, tmp_path: Path, more: tuple[str, ...]) -> None:
+    code, out = run("contracts", tmp_path, "--accept", "--baseline", tmp_path / "b.yaml", *more)
+    assert code == 2
+    assert "--accept reports nothing" in out

@@ -253,3 +253,29 @@ def test_a_dataclass_with_a_constructor_of_its_own(tmp_path: Path) -> None:
         "    def __init__(self): self.device = 1\n",
     }
     assert list(found(tmp_path, files, rule=RULE)) == ["C.names"]
+
+
+MADE = """
+    def __new__(cls, n, d):
+        made = super().__new__(cls)
+        made.names = made.device = n
+        return made
+    def __init__(self, n, d): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "left"),
+    [
+        ("    def __init__(self, n, d): fill(self, n)", []),
+        ("    def __init__(self, n, d): look(self)", ["C.device", "C.names"]),
+        (MADE, []),
+    ],
+    ids=["given to a function that sets it", "given to one that does not", "made by __new__"],
+)
+def test_what_is_set_from_outside(tmp_path: Path, body: str, left: list[str]) -> None:
+    fill = "def fill(it, n):\n    it.names = n\n    it.device = n\n"
+    look = "def look(it): return it\n"
+    child = f"from pkg.a import Base\nfrom pkg.helpers import {'look' if left else 'fill'}\nclass C(Base):\n{body}\n"
+    files = {"a": BASE, "helpers" if not left else "others": fill, **({"helpers": look} if left else {}), "b": child}
+    assert sorted(found(tmp_path, files, rule=RULE)) == left

@@ -364,5 +364,42 @@ def test_a_root_that_is_not_there_and_a_file_that_is_no_python(tmp_path: Path) -
     files = {"a": "class Base: pass\n", "b": "from pkg.a import Base\nclass C(Base):\n    def (self): pass\n"}
     told = report(tmp_path, files, contracts("pkg.a.Base", "pkg.a.Gone"))
     assert told.notes[0] == "h: this build has no pkg.a.Gone"
-    assert told.notes[1].startswith("pkg/b.py cannot be read: invalid syntax")
+    assert len(told.unread) == 1
+    assert told.unread[0].startswith("pkg/b.py cannot be read: invalid syntax")
     assert told.classes == {"h": 1}
+
+
+# --- found by breaking it
+
+
+def test_two_faults_of_one_parameter_are_one_finding_and_live_if_one_is(tmp_path: Path) -> None:
+    base = (
+        "class X: pass\nclass Y(X): pass\nclass Base:\n    def m(self, a: X): pass\n    def go(self): self.m(a=X())\n"
+    )
+    child = "from pkg.a import Base, X, Y\nclass C(Base):\n    def m(self, aa: Y): pass\n"
+    told = found(tmp_path, {"a": base, "b": child}, rule="override")["C.m.a"]
+    assert told.state == "live"
+    assert "is called `aa`" in told.message
+    assert "no longer takes X" in told.message
+
+
+def test_a_parameter_that_may_now_be_named_too_is_no_fault(tmp_path: Path) -> None:
+    files = {
+        "a": "class Base:\n    def m(self, a, /, b): pass\n",
+        "b": "from pkg.a import Base\nclass C(Base):\n    def m(self, a, b): pass\n",
+    }
+    assert found(tmp_path, files, rule="override") == {}
+
+
+def test_aliases_that_go_round_in_a_circle_allow_anything(tmp_path: Path) -> None:
+    files = {
+        "a": "A = 'int | B'\nclass Base:\n    def m(self, a: 'T'): pass\nT = int | 'U'\nU = str | T\n",
+        "b": "from pkg.a import Base, U\nclass C(Base):\n    def m(self, a: U): pass\n",
+    }
+    assert found(tmp_path, files, rule="override") == {}
+
+
+def test_a_fallback_that_is_not_there_either_is_found(tmp_path: Path) -> None:
+    text = "def f():\n    try:\n        import fast\n    except ImportError:\n        from pkg.gone import slow\n"
+    told = report(tmp_path, {"a": "class Base: pass\n", "b": text}, contracts("pkg.a.Base"))
+    assert [each.title for each in told.findings] == ["missing-import:pkg.b.pkg.gone"]

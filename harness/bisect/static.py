@@ -68,6 +68,13 @@ class Contract:
             return True
         return any(name in text and defined.search(text) for file in sources.names if (text := sources.text(file)))
 
+    def unheard_of(self, sources: Sources) -> str:
+        """Words for a member whose name is nowhere in a build, as one that was mistyped is."""
+        member = self.name.rpartition(".")[2]
+        if any(member in sources.text(file) for file in sources.names):
+            return ""
+        return f", for nothing in this build is called {member}"
+
 
 def parse(word: str) -> Contract:
     """Read RULE:CLASS[.MEMBER][=STATE].
@@ -107,7 +114,7 @@ class Judge:
         if not self.contract.reachable(sources):
             why = f"not exercised: this build has no {self.contract.name}"
             return Judged(mark="MASKED", why=why, masking="not exercised")
-        return Judged(mark="GOOD", why="the contract is kept")
+        return Judged(mark="GOOD", why=f"the contract is kept{self.contract.unheard_of(sources)}")
 
 
 def begin(

@@ -20,7 +20,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "contracts",
         help="static contracts of a build's sources: no GPU, nothing is imported",
-        description="Exit 0: nothing new; 1: findings that no baseline accepts.",
+        description="Exit 0: nothing new; 1: findings that no baseline accepts; 3: files unread.",
     )
     parser.add_argument(
         "build", metavar="BUILD_OR_PATH", help="a build, a wheel, an environment or a folder of sources"
@@ -42,11 +42,13 @@ def _contracts(words: argparse.Namespace) -> int:
 
     if words.accept and not words.baseline:
         raise UsageError("--accept needs a file to write to", fix="name it with --baseline FILE")
+    if words.accept and (words.json or words.junit):
+        raise UsageError("--accept reports nothing", fix="leave --json and --junit out, and ask again afterwards")
     contracts = contracts_file.load(words.contracts) if words.contracts else contracts_file.load()
     baseline = _baseline(words)
     sources = sources_of(words.build, contracts.package)
     report = keeping.report(sources, contracts, build=words.build, fresh=words.fresh)
-    if contracts.hierarchies and not any(report.classes.values()):
+    if not any(report.classes.values()) and (contracts.hierarchies or not contracts.imports):
         raise BuildError(
             f"{words.build} has none of the classes that hierarchies begin with: nothing was checked",
             fix=f"name sources of {contracts.package}, or say with --contracts FILE what theirs begin with",
@@ -61,6 +63,8 @@ def _contracts(words: argparse.Namespace) -> int:
         with record.writable(words.junit.parent):
             words.junit.parent.mkdir(parents=True, exist_ok=True)
             record.replace_text(words.junit, rendering.as_junit(report, baseline))
+    if report.unread:  # whatever is broken in them was not seen
+        return BuildError.exit_code
     return 1 if rendering.new(report, baseline) else 0
 
 

@@ -282,7 +282,7 @@ class _Look(ast.NodeVisitor):
         """setattr, getattr and the like, with self as the object."""
         name = _text(node.args[1]) if len(node.args) > 1 else ""
         if function == "getattr":
-            if name and len(node.args) == 2:  # noqa: PLR2004 - without a default
+            if name.isidentifier() and len(node.args) == 2:  # noqa: PLR2004 - without a default
                 self._read(name, node.lineno)
         elif not name:
             self.dynamic = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -21,8 +21,7 @@ def check(sources: Sources, contracts: Contracts, *, build: str) -> Report:
     """What is broken in a package, by the hierarchies and rules of a file."""
     run = _Run(sources, contracts)
     with _uncollected():
-        found = sorted({each.key: each for each in run.findings()}.values(), key=lambda each: each.key)
-    notes = [*run.notes, *(f"{file} cannot be read: {why}" for file, why in sorted(run.index.unreadable.items()))]
+        found = _merged(run.findings())
     return Report(
         build=build,
         version=sources.version,
@@ -30,8 +29,21 @@ def check(sources: Sources, contracts: Contracts, *, build: str) -> Report:
         files=len(sources.names),
         findings=tuple(found),
         classes=run.classes_by_name,
-        notes=tuple(notes),
+        notes=tuple(run.notes),
+        unread=tuple(f"{file} cannot be read: {why}" for file, why in sorted(run.index.unreadable.items())),
     )
+
+
+def _merged(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """One finding a key, by key: several faults of one parameter are one, and live if one of them is."""
+    by_key: dict[str, list[Finding]] = {}
+    for each in findings:
+        by_key.setdefault(each.key, []).append(each)
+    for key in sorted(by_key):
+        several = sorted(by_key[key], key=lambda each: each.state != "live")
+        words = "; ".join(dict.fromkeys(each.message for each in several))
+        uses = dict.fromkeys(use for each in several for use in each.uses)
+        yield replace(several[0], message=words, uses=tuple(uses))
 
 
 @contextmanager
@@ -93,6 +105,10 @@ class _Run:
         for count in self._contracts.counts:
             if counts.applies(self._classes, count.where):
                 family = self._family(count.name, count.roots)
+                methods = {name for each in family for name in each.body.methods}
+                for side in (count.sides[0], count.sides[2]):
+                    if side not in methods:
+                        self.notes.append(f"{count.name}: no class of it has a method {side}")
                 yield from (replace(each, hierarchy=count.name) for each in counts.check(self._classes, family, count))
             elif count.where:
                 self.notes.append(f"{count.name}: {count.where.function} does not assert it in this build")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -33,9 +34,19 @@ Dotted = Annotated[str, AfterValidator(_dotted)]
 
 def _comparison(text: str) -> str:
     words = text.split()
-    if len(words) != 3 or words[1] not in _OPERATORS:  # noqa: PLR2004 - left, operator, right
+    compares = len(words) == 3 and words[1] in _OPERATORS  # noqa: PLR2004 - left, operator, right
+    if not compares or not (words[0].isidentifier() and words[2].isidentifier()):
         message = f'"{text}" compares nothing: write METHOD == METHOD or METHOD <= METHOD'
         raise PydanticCustomError("harness", "{text}", {"text": message})
+    return text
+
+
+def _condition(text: str) -> str:
+    try:
+        ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError) as error:
+        message = f'"{text}" is no Python condition: {error}'
+        raise PydanticCustomError("harness", "{text}", {"text": message}) from error
     return text
 
 
@@ -54,7 +65,7 @@ class Where(Strict):
     """Only in builds in which a function asserts something."""
 
     function: Dotted
-    asserts: Text
+    asserts: Annotated[Text, AfterValidator(_condition)]
     """The condition, as Python writes it: `len(a) == len(b)`."""
 
 

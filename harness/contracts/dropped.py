@@ -15,6 +15,7 @@ from typing import Final
 
 from harness.contracts.hierarchy import Classes, Klass
 from harness.contracts.model import Finding, Place
+from harness.contracts.never_set import set_elsewhere
 from harness.contracts.reach import CONSTRUCTOR, Instance, Reached, reads, sets
 from harness.contracts.typed import Typed
 
@@ -34,10 +35,20 @@ def _of(classes: Classes, klass: Klass, family: Iterable[Klass], typed: Typed) -
     if any(CONSTRUCTOR in each.method.supers for each in own.constructed if each.klass.path == klass.path):
         return
     passed = _passed_by(own)
-    left = {name: by for name, by in passed.items() if _unset(own, name)}
+    handed = any(_hands_itself_on(each) for each in own.constructed)
+    left = {
+        name: by
+        for name, by in passed.items()
+        if _unset(own, name) and not (handed and set_elsewhere(classes.index.sources, name, [klass]))
+    }
     heirs = [Instance(classes, each.path) for each in family if klass.path in classes.order(each.path)]
     for name, by in left.items():
         yield _finding(klass, name, by, [each for each in heirs if _inherits(each, klass, name)], typed)
+
+
+def _hands_itself_on(at: Reached) -> bool:
+    """Whether it gives itself to a function (`fill(self)`), or is made by a `__new__`: either may set what is unset."""
+    return any("." not in name for name in at.method.hands_self) or at.method.name == "__new__"
 
 
 def _passed_by(own: Instance) -> dict[str, Reached]:

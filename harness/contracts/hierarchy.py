@@ -15,7 +15,7 @@ from harness.contracts import bodies
 from harness.contracts.bodies import Body, Method
 from harness.contracts.index import Index
 
-_HEADER = re.compile(r"^[ \t]*class[ \t]+(\w+)[ \t]*(?:\[[^\]]*\])?\(((?:[^()]|\([^()]*\))*)\)[ \t]*:", re.MULTILINE)
+_HEADER = re.compile(r"^[ \t]*class[ \t]+(\w+)[ \t]*(?:\[[^\]]*\])?\(((?:[^()]|\([^()]*\))*)\)", re.MULTILINE)
 _RENAMED = re.compile(r"\b(\w+)[ \t]+as[ \t]+(\w+)")
 _ALIAS = re.compile(r"^(\w+)[ \t]*(?::[^=\n]*)?=[ \t]*([\w.]+)(?:\[[^\]\n]*\])?[ \t]*(?:#.*)?$", re.MULTILINE)
 _WORD = re.compile(r"\w+")

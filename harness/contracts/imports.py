@@ -15,7 +15,7 @@ from typing import Final
 import griffe
 
 from harness.contracts.bodies import FunctionNode, dotted
-from harness.contracts.index import Index, parsed
+from harness.contracts.index import NO_PYTHON, Index, parsed, why
 from harness.contracts.model import Finding, Place
 
 RULE: Final = "missing-import"
@@ -46,11 +46,12 @@ def _in_file(index: Index, file: str) -> Iterator[Finding]:
     module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     try:
         tree = parsed(index.sources.text(file))
-    except SyntaxError as error:
-        index.unreadable[file] = str(error)
+        wanted = list(_wanted(tree, _package(file), index.sources.package))
+    except NO_PYTHON as error:
+        index.unreadable[file] = why(error)
         return
     seen = set[str]()
-    for each in _wanted(tree, _package(file), index.sources.package):
+    for each in wanted:
         missing = _missing(index, each)
         if missing and missing not in seen:
             seen.add(missing)
@@ -152,8 +153,8 @@ def _below(node: ast.AST, function: str) -> Iterator[tuple[ast.AST, str]]:
     if isinstance(node, FunctionNode):
         function = f"{function}.{node.name}".lstrip(".")
     parts: tuple[str, ...] = ("body", "orelse", "finalbody", "handlers", "cases")
-    if isinstance(node, ast.Try) and any(map(_catches, node.handlers)):
-        parts = ("orelse", "finalbody")
+    if isinstance(node, ast.Try | ast.TryStar) and any(map(_catches, node.handlers)):
+        parts = ("handlers", "orelse", "finalbody")  # a handler runs when the guarded one is not there
     elif isinstance(node, ast.If) and dotted(node.test).endswith("TYPE_CHECKING"):
         parts = ("orelse",)
     elif isinstance(node, ast.With) and any("suppress" in ast.dump(item) for item in node.items):

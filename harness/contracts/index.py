@@ -17,6 +17,14 @@ from harness.contracts.reading import Sources
 Known = griffe.Module | griffe.Class | griffe.Function | griffe.Attribute | griffe.TypeAlias
 
 
+NO_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What parsers raise: a ValueError is a NUL byte, the last two are of code that is nested too deeply."""
+
+
+def why(error: BaseException) -> str:
+    return "it is nested too deeply" if isinstance(error, RecursionError | MemoryError) else str(error)
+
+
 class Index:
     """The modules of one package."""
 
@@ -28,7 +36,7 @@ class Index:
         self._pending: set[str] = set()
         self._everything = griffe.ModulesCollection()
         self._lines = griffe.LinesCollection()
-        self.unreadable: dict[str, str] = {}
+        self.unreadable: dict[str, str] = dict(sources.odd)
         """Files that are no Python of this interpreter, and why."""
 
     def file(self, module: str) -> str | None:
@@ -82,8 +90,8 @@ class Index:
                     modules_collection=self._everything,
                     lines_collection=self._lines,
                 )
-        except SyntaxError as error:
-            self.unreadable[file] = str(error)
+        except NO_PYTHON as error:
+            self.unreadable[file] = why(error)
             return None
 
     def _resolve(self, dotted: str) -> Known | None:

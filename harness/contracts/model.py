@@ -71,3 +71,5 @@ class Report:
     """By hierarchy, how many classes were looked at."""
     notes: tuple[str, ...] = ()
     """What was not looked at, and why."""
+    unread: tuple[str, ...] = ()
+    """Files that could not be read, each with why: what is broken in them, nobody sees."""

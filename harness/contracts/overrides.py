@@ -133,6 +133,8 @@ def _match(
     if base.name in named and base.kind is not _Kind.positional_only:
         return named[base.name]
     there = own[at] if at < len(own) and own[at].kind in _POSITIONAL and base.kind in _POSITIONAL else None
+    if there and there.name == base.name:
+        return there
     return there if there and all(there.name != each.name for each in theirs) else None
 
 

@@ -5,16 +5,22 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
+import tokenize
 import zipfile
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 
 from harness.errors import BuildError
 
 _METADATA = re.compile(r"(?P<name>[^/]+?)-(?P<version>[^/-]+)\.dist-info")
 _NATIVE = (".so", ".pyd")
+LARGEST = 32 << 20
+"""Bytes of a Python file: the largest of vLLM has 0.5 MB."""
 
 
 class Sources(ABC):
@@ -22,6 +28,8 @@ class Sources(ABC):
 
     def __init__(self, package: str, *, version: str) -> None:
         self.package, self.version = package, version
+        self.odd: dict[str, str] = {}
+        """Python files that are not read, and why."""
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -43,7 +51,7 @@ class Sources(ABC):
     def text(self, name: str) -> str:
         """The text of a file, kept: every rule looks through all of them (40 MB)."""
         if name not in self._texts:
-            self._texts[name] = self._bytes(name).decode(errors="replace")
+            self._texts[name] = _decoded(self._bytes(name))
         return self._texts[name]
 
     @cached_property
@@ -58,6 +66,15 @@ class Sources(ABC):
 
     def _fingerprint(self, name: str) -> str:
         return hashlib.sha256(self._bytes(name)).hexdigest()
+
+
+def _decoded(data: bytes) -> str:
+    """As Python decodes a source: by its byte order mark, its `coding:` line, else UTF-8 (PEP 263)."""
+    try:
+        encoding, _ = tokenize.detect_encoding(BytesIO(data).readline)
+        return data.decode(encoding, errors="replace")
+    except SyntaxError:  # a coding that does not exist: parsing will say so
+        return data.decode(errors="replace")
 
 
 def _dotted(name: str) -> str:
@@ -76,14 +93,44 @@ class Folder(Sources):
     def _walk(self) -> Iterator[str]:
         for place, folders, names in os.walk(self._root / self.package):
             folders[:] = sorted(name for name in folders if name != "__pycache__")
+            links = (name for name in folders if self._leads_elsewhere(Path(place, name)))
+            self.odd.update((self._name(place, name), "a link to a folder of Python files") for name in links)
             for name in names:
-                yield Path(place, name).relative_to(self._root).as_posix()
+                file = self._name(place, name)
+                if why := _odd(Path(place, name)) if name.endswith(".py") else "":
+                    self.odd[file] = why
+                else:
+                    yield file
+
+    def _leads_elsewhere(self, folder: Path) -> bool:
+        """Whether it is a link to Python files that are not read anyway; links are not followed."""
+        if not folder.is_symlink():
+            return False
+        there, package = folder.resolve(), (self._root / self.package).resolve()
+        inside = there.is_relative_to(package) or package.is_relative_to(there)
+        return not inside and next(there.rglob("*.py"), None) is not None
+
+    def _name(self, place: str, name: str) -> str:
+        return Path(place, name).relative_to(self._root).as_posix().encode("utf-8", "backslashreplace").decode()
 
     def _listed(self) -> tuple[str, ...]:
         return self._files
 
     def _bytes(self, name: str) -> bytes:
         return (self._root / name).read_bytes()
+
+
+def _odd(file: Path) -> str:
+    """Why a file is not read; empty for one that is."""
+    try:
+        status = file.stat()
+    except OSError as error:
+        return str(error.strerror)
+    if not stat.S_ISREG(status.st_mode):
+        return "no regular file"
+    if status.st_size > LARGEST:
+        return f"{status.st_size >> 20} MB, and at most {LARGEST >> 20} are read"
+    return "" if str(file).isprintable() else "its name is no text"
 
 
 class Wheel(Sources):
@@ -95,14 +142,26 @@ class Wheel(Sources):
             self._zip = zipfile.ZipFile(file)
         except (OSError, zipfile.BadZipFile) as error:
             raise BuildError(f"{file} is no wheel: {error}", fix="download it again") from error
-        inside = (name for name in self._zip.namelist() if name.startswith(f"{package}/"))
-        self._files = tuple(inside)
+        self._path = file
+        inside = [each for each in self._zip.infolist() if each.filename.startswith(f"{package}/")]
+        large = {each.filename: each.file_size for each in inside if each.file_size > LARGEST}
+        told = f"MB, and at most {LARGEST >> 20} are read"
+        self.odd = {name: f"{size >> 20} {told}" for name, size in large.items() if name.endswith(".py")}
+        self._files = tuple(each.filename for each in inside if each.filename not in self.odd)
 
     def _listed(self) -> tuple[str, ...]:
         return self._files
 
     def _bytes(self, name: str) -> bytes:
-        return self._zip.read(name)
+        try:
+            return self._zip.read(name)
+        except (
+            OSError,
+            zipfile.BadZipFile,
+            RuntimeError,
+            zlib.error,
+        ) as error:  # RuntimeError: encrypted, unknown method
+            raise BuildError(f"{name} in {self._path} cannot be read: {error}", fix="download it again") from error
 
     def _fingerprint(self, name: str) -> str:
         info = self._zip.getinfo(name)  # a wheel says what is in it without being unpacked

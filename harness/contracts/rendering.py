@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any, get_args
 
-from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
+from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from harness.contracts.accepted import Baseline
 from harness.contracts.model import Finding, Report, Rule
@@ -30,12 +30,16 @@ def as_text(report: Report, baseline: Baseline) -> Iterator[str]:
     yield f"{report.build}: {report.files} files, {looked} classes in {len(report.classes)} hierarchies"
     for each in fresh:
         yield from _lines(each)
-    yield from (f"  note: {note}" for note in report.notes)
-    yield from (
-        f"  note: nothing answers to the accepted {key}" for key in baseline.idle(report.findings, report.version)
-    )
+    yield from (f"UNREAD {visible(each)}" for each in report.unread)
+    yield from (f"  note: {note}" for note in notes(report, baseline))
     live = sum(each.state == "live" for each in fresh)
     yield f"{len(fresh)} new findings ({live} live), {len(report.findings) - len(fresh)} accepted"
+
+
+def notes(report: Report, baseline: Baseline) -> list[str]:
+    """What was not looked at, and accepted findings that are gone."""
+    gone = baseline.idle(report.findings, report.version)
+    return [*report.notes, *(f"nothing answers to the accepted {key}" for key in gone)]
 
 
 def _lines(found: Finding) -> Iterator[str]:
@@ -60,7 +64,8 @@ def as_json(report: Report, baseline: Baseline) -> dict[str, Any]:
         "classes": report.classes,
         "new": sum(row["accepted"] is None for row in rows),
         "findings": rows,
-        "notes": list(report.notes),
+        "unread": list(report.unread),
+        "notes": notes(report, baseline),
     }
 
 
@@ -82,7 +87,8 @@ def as_junit(report: Report, baseline: Baseline) -> str:
         *(_case(each, "") for each in fresh),
         *(_case(each, baseline.reason(each, report.version)) for each in others),
     ]
-    suite.add_testcases([*_clean(report.findings), *cases][:MAX_CASES])
+    suite.add_testcases([*map(_unread, report.unread), *_clean(report.findings), *cases][:MAX_CASES])
+    suite.add_property("notes", visible("\n".join(notes(report, baseline))))
     whole = JUnitXml("harness")
     whole.append(suite)  # type: ignore[no-untyped-call]
     whole.update_statistics()  # type: ignore[no-untyped-call]
@@ -98,6 +104,12 @@ def _case(found: Finding, accepted: str) -> TestCase:
     failure = Failure(visible(found.message), found.state)
     failure.text = text
     case.result = [failure]
+    return case
+
+
+def _unread(words: str) -> TestCase:
+    case = TestCase(visible(words.partition(" cannot be read")[0]), classname="contracts.unread")
+    case.result = [Error(visible(words), "unread")]
     return case
 
 

@@ -20,18 +20,18 @@ Allowed = frozenset[str] | None
 """Dotted names, `None`, or texts with brackets; None: everything, or nothing that can be told."""
 
 
-def allowed(classes: Classes, annotation: str | griffe.Expr | None) -> Allowed:
-    """What an annotation allows."""
+def allowed(classes: Classes, annotation: str | griffe.Expr | None, seen: frozenset[str] = frozenset()) -> Allowed:
+    """What an annotation allows; `seen` are the aliases that were followed, which may go round in a circle."""
     if annotation is None:
         return None
     if isinstance(annotation, str):
         return _word(annotation)
     if isinstance(annotation, griffe.ExprBinOp) and annotation.operator == "|":
-        return _joined(classes, [annotation.left, annotation.right])
+        return _joined(classes, [annotation.left, annotation.right], seen)
     if isinstance(annotation, griffe.ExprSubscript):
-        return _subscript(classes, annotation)
+        return _subscript(classes, annotation, seen)
     if isinstance(annotation, griffe.ExprName | griffe.ExprAttribute):
-        return _name(classes, annotation)
+        return _name(classes, annotation, seen)
     return None
 
 
@@ -39,7 +39,7 @@ def _word(text: str) -> Allowed:
     return None if text in _ANYTHING else frozenset({text}) if text == "None" else None
 
 
-def _name(classes: Classes, annotation: griffe.ExprName | griffe.ExprAttribute) -> Allowed:
+def _name(classes: Classes, annotation: griffe.ExprName | griffe.ExprAttribute, seen: frozenset[str]) -> Allowed:
     path = annotation.canonical_path
     if path in _ANYTHING:
         return None
@@ -47,16 +47,16 @@ def _name(classes: Classes, annotation: griffe.ExprName | griffe.ExprAttribute) 
     if isinstance(found, griffe.Class):
         return frozenset({found.path})
     if isinstance(found, griffe.Attribute | griffe.TypeAlias):
-        return _alias(classes, found)
+        return None if found.path in seen else _alias(classes, found, seen | {found.path})
     return frozenset({path}) if found is None and not _may_be_variable(path, annotation) else None
 
 
-def _alias(classes: Classes, found: griffe.Attribute | griffe.TypeAlias) -> Allowed:
+def _alias(classes: Classes, found: griffe.Attribute | griffe.TypeAlias, seen: frozenset[str]) -> Allowed:
     """Of `Names = A | B`; a type variable is a call, and allows everything here."""
     value = found.value
     if isinstance(value, griffe.ExprCall) or value is None or isinstance(value, str):
         return None
-    return allowed(classes, value)
+    return allowed(classes, value, seen)
 
 
 def _may_be_variable(path: str, annotation: griffe.Expr) -> bool:
@@ -67,14 +67,14 @@ def _may_be_variable(path: str, annotation: griffe.Expr) -> bool:
 _BUILTINS = frozenset({"int", "str", "bool", "float", "bytes", "list", "dict", "tuple", "set", "frozenset", "type"})
 
 
-def _subscript(classes: Classes, annotation: griffe.ExprSubscript) -> Allowed:
+def _subscript(classes: Classes, annotation: griffe.ExprSubscript, seen: frozenset[str]) -> Allowed:
     head = annotation.left.canonical_path if isinstance(annotation.left, griffe.Expr) else str(annotation.left)
     inner = annotation.slice
     if head in _OPTIONAL:
-        found = allowed(classes, inner)
+        found = allowed(classes, inner, seen)
         return None if found is None else found | {"None"}
     if head in _UNION:
-        return _joined(classes, inner.elements if isinstance(inner, griffe.ExprTuple) else [inner])
+        return _joined(classes, inner.elements if isinstance(inner, griffe.ExprTuple) else [inner], seen)
     return frozenset({f"{head}[{_spelled(inner)}]"})
 
 
@@ -82,8 +82,8 @@ def _spelled(inner: str | griffe.Expr) -> str:
     return str(inner).replace(" ", "").replace('"', "").replace("'", "")
 
 
-def _joined(classes: Classes, parts: Iterable[str | griffe.Expr]) -> Allowed:
-    found = [allowed(classes, part) for part in parts]
+def _joined(classes: Classes, parts: Iterable[str | griffe.Expr], seen: frozenset[str]) -> Allowed:
+    found = [allowed(classes, part, seen) for part in parts]
     known = [each for each in found if each is not None]
     return frozenset().union(*known) if len(known) == len(found) else None
 
