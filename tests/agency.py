@@ -23,12 +23,17 @@ _VARIABLE = re.compile(r"\$\$|\\\$|\$\{(\w+)(?::-([^}]*))?\}|\$([A-Za-z_]\w*)")
 LOST = -1
 
 
-def validate(pipeline) -> None:
-    """Against the schema that Buildkite publishes, where it lies beside the checkout."""
-    if SCHEMA.is_file():
-        import jsonschema  # noqa: PLC0415 - the program on PATH starts often, and seldom needs it
+def problems(pipeline) -> list[str]:
+    """What the schema that Buildkite publishes says against a pipeline.
 
-        jsonschema.validate(pipeline, json.loads(SCHEMA.read_text()))
+    Without the schema, which lies beside the checkout or nowhere, only that there are steps is asked.
+    """
+    if not SCHEMA.is_file():
+        return [] if pipeline["steps"] else ["no steps"]
+    import jsonschema  # noqa: PLC0415 - the program on PATH starts often, and seldom needs it
+
+    schema = json.loads(SCHEMA.read_text())
+    return [error.message for error in jsonschema.validators.validator_for(schema)(schema).iter_errors(pipeline)]
 
 
 def filled(value, env):
@@ -49,7 +54,8 @@ def filled(value, env):
 def upload(text, env, build: Path) -> list[dict]:
     """The steps of a pipeline as the build has them from now on."""
     pipeline = filled(yaml.safe_load(text), env)
-    validate(pipeline)
+    if found := problems(pipeline):
+        sys.exit(f"no pipeline: {found}")
     known = build / "keys"
     keys = set(known.read_text().split()) if known.exists() else set()
     new = [step["key"] for step in pipeline["steps"] if "key" in step]

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from harness.contracts import counts, dropped, imports, never_set, overrides
 from harness.contracts.calls import Calls
-from harness.contracts.contracts_file import Contracts, Hierarchy
+from harness.contracts.contracts_file import Contracts, Count, Hierarchy
 from harness.contracts.hierarchy import Classes, Klass
 from harness.contracts.index import Index
 from harness.contracts.model import Finding, Report
@@ -105,13 +105,16 @@ class _Run:
         for count in self._contracts.counts:
             if counts.applies(self._classes, count.where):
                 family = self._family(count.name, count.roots)
-                methods = {name for each in family for name in each.body.methods}
-                for side in (count.sides[0], count.sides[2]):
-                    if side not in methods:
-                        self.notes.append(f"{count.name}: no class of it has a method {side}")
+                self._told_sides(count, family)
                 yield from (replace(each, hierarchy=count.name) for each in counts.check(self._classes, family, count))
             elif count.where:
                 self.notes.append(f"{count.name}: {count.where.function} does not assert it in this build")
+
+    def _told_sides(self, count: Count, family: list[Klass]) -> None:
+        methods = {name for each in family for name in each.body.methods}
+        for side in (count.sides[0], count.sides[2]):
+            if side not in methods:
+                self.notes.append(f"{count.name}: no class of it has a method {side}")
 
     def _imports(self) -> Iterator[Finding]:
         apart = [module for each in self._contracts.not_in_every_build for module in each.modules]

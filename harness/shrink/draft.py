@@ -87,6 +87,11 @@ def whole(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
+def listed(value: Any) -> list[Any]:
+    """A list as it is; an empty one for everything else."""
+    return value if isinstance(value, list) else []
+
+
 def lookup(config: Config, path: str) -> Any:
     value: Any = config
     for step in path.split("."):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.errors import UsageError
-from harness.shrink.draft import Config, Draft, lookup
+from harness.shrink.draft import Config, Draft, listed, lookup
 from harness.shrink.fields import TARGET_COUNTS, TARGET_HIDDEN, TARGET_LAYERS
 from harness.shrink.layers import count_field
 from harness.shrink.ranks import hidden_field
@@ -23,13 +23,9 @@ UNNAMED_TAPS = 7
 
 def targets(config: Config) -> int:
     """How many layers the drafter's target must have; 0 for a model that is no drafter."""
-    named = max(len(_list(lookup(config, path))) for path in TARGET_LAYERS)
-    eagle = any("Eagle3" in str(name) for name in _list(config.get("architectures")))
+    named = max(len(listed(lookup(config, path))) for path in TARGET_LAYERS)
+    eagle = any("Eagle3" in str(name) for name in listed(config.get("architectures")))
     return named or (UNNAMED_TAPS if eagle else 0)
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def alone(config: Config) -> None:
@@ -67,7 +63,7 @@ def follow(draft: Draft, *, full: Config, mini: Config) -> None:
         if draft.get(path) == full[count_field(full)]:
             draft.set(path, layers, _WHY)
     for path in TARGET_LAYERS:
-        if numbers := _list(draft.get(path)):
+        if numbers := listed(draft.get(path)):
             draft.set(path, _spread(numbers, layers), f"as many layers of the mini target, which has {layers}")
 
 

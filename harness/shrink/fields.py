@@ -172,10 +172,9 @@ KEPT: Mapping[str, tuple[str, ...]] = {
             "use_conv_bias",
         ),
         *("mla_use_qk_norm", "latent_moe_use_norm", "linear_attn_config.use_full_rank_gate", "mamba_conv_bias"),
-        *("linear_attn_config.gate_lower_bound", "mamba_proj_bias", "mamba_rms_norm", "use_mamba_kernels"),
+        *("linear_attn_config.gate_lower_bound", "mamba_proj_bias", "mamba_rms_norm"),
         *(
             "use_sliding_window",
-            "moe_layer_freq",
             "position_embedding_type",
             "rope_interleave",
             "normalization_function",
@@ -225,7 +224,6 @@ KEPT: Mapping[str, tuple[str, ...]] = {
             "router_aux_loss_coef",
             "router_jitter_noise",
             "aux_loss_alpha",
-            "router_aux_loss_coef",
             "output_router_logits",
         ),
         *(

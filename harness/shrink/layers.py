@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from harness.errors import UsageError
-from harness.shrink.draft import Config, Draft, lookup, whole
+from harness.shrink.draft import Config, Draft, listed, lookup, whole
 from harness.shrink.fields import BLOCKS, FORMULAS, LAYERS, NUMBERS, PER_LAYER
 
 FEWEST = 2  # what one layer hands to the next is a path too
@@ -61,12 +61,8 @@ def _per_layer(config: Config, name: str) -> Sequence[Any]:
 
 
 def _numbered(config: Config, layers: int) -> list[Sequence[Hashable]]:
-    lists = [(_list(lookup(config, path)), first) for path, first in NUMBERS.items()]
+    lists = [(listed(lookup(config, path)), first) for path, first in NUMBERS.items()]
     return [[layer + first in numbers for layer in range(layers)] for numbers, first in lists]
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _made(config: Config, layers: int) -> list[Sequence[Hashable]]:
@@ -134,7 +130,7 @@ def cut(draft: Draft, chosen: Sequence[int]) -> None:
         left: list[Any] = [entries[layer] for layer in chosen] + list(entries[layers:])
         draft.set(path, "".join(left) if isinstance(entries, str) else left, "an entry for each layer that stays")
     for path, first in NUMBERS.items():
-        if numbers := _list(lookup(draft.full, path)):
+        if numbers := listed(lookup(draft.full, path)):
             place = {layer + first: at + first for at, layer in enumerate(chosen)}
             draft.set(
                 path,
