@@ -1039,7 +1039,24 @@ def test_the_flagship():
         "log_hygiene", "memory", "startup_time",
     ]  # fmt: skip
     assert list(mini.checks) == list(full.checks)
-    assert full.hint(None) == "try `--variant mini` on one GPU, or `tiny_chat`, or `tiny_lm`"
+    smaller = "`--variant mini` on one GPU, or `--variant mini-tp2` on 2 GPUs, or `tiny_chat`, or `tiny_lm`"
+    assert full.hint(None) == f"try {smaller}"
+
+
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_the_flagship_is_mini_on_several_ranks_too(ranks):
+    path, variant = scenario.find(f"kimi_k3_dspark[mini-tp{ranks}]")
+    mini, one = scenario.load(path, variant=variant), scenario.load(path, variant="mini")
+    assert (mini.needs.gpus, mini.world_size) == (ranks, ranks)
+    assert mini.checks == one.checks
+    own = {"tensor-parallel-size", "speculative-config"}
+    assert {key: value for key, value in mini.serve.items() if key not in own} == {
+        key: value for key, value in one.serve.items() if key not in own
+    }
+    assert mini.serve["speculative-config"] == {
+        **one.serve["speculative-config"],
+        "model": str(PROJECT / f"scenarios/models/kimi_k3_mini_dspark_tp{ranks}"),
+    }
 
 
 def test_the_siblings():
@@ -1140,11 +1157,10 @@ def test_importing_scenarios_is_light():
 
 @pytest.mark.slow
 def test_two_hundred_files_in_a_second_and_a_half(tmp_path):
+    one = "kimi-k3-dspark-no-prefix-cache"  # with one variant
     for number in range(200):
-        text = (PROJECT / "scenarios" / "kimi_k3_dspark.yaml").read_text(encoding="utf-8")
-        (tmp_path / f"s{number}.yaml").write_text(
-            text.replace("name: kimi-k3-dspark", f"name: s{number}"), encoding="utf-8"
-        )
+        text = (PROJECT / "scenarios" / "kimi_k3_dspark_no_prefix_cache.yaml").read_text(encoding="utf-8")
+        (tmp_path / f"s{number}.yaml").write_text(text.replace(f"name: {one}", f"name: s{number}"), encoding="utf-8")
     shutil.copytree(PROJECT / "scenarios" / "models", tmp_path / "models")
     code = (
         "import sys, time; from pathlib import Path; from harness import scenario\n"

@@ -367,16 +367,40 @@ def test_the_command_writes_a_model_that_a_server_finds(tmp_path, capsys):
     assert {"path": "num_hidden_layers", "before": 80, "after": 2}.items() <= report["changes"][0].items()
 
 
-def test_the_shipped_mini_models_are_what_shrink_makes_of_the_fixtures(tmp_path):
-    words = ["shrink", str(CONFIGS / "kimi_k3"), "--out", str(tmp_path / "kimi_k3_mini"), "--unquantised"]
-    for drafter, out in (("dspark_gqa", "dspark"), ("dspark", "dspark_mla")):
-        draft = [str(CONFIGS / f"kimi_k3_{drafter}"), "--drafter-out", str(tmp_path / f"kimi_k3_mini_{out}")]
-        assert cli.main([*words, "--drafter", *draft]) == 0
-    for folder in ("kimi_k3_mini", "kimi_k3_mini_dspark", "kimi_k3_mini_dspark_mla"):
+SHIPPED = {
+    "kimi_k3_mini": ("kimi_k3_mini_dspark", "kimi_k3_dspark_gqa", 1),
+    "kimi_k3_mini_tp2": ("kimi_k3_mini_dspark_tp2", "kimi_k3_dspark_gqa", 2),
+    "kimi_k3_mini_tp8": ("kimi_k3_mini_dspark_tp8", "kimi_k3_dspark_gqa", 8),
+}
+"""Each with its drafter, the fixture of that, and the ranks."""
+
+
+@pytest.mark.parametrize(
+    ("target", "drafter", "draft", "ranks"),
+    [
+        *((target, *made) for target, made in SHIPPED.items()),
+        ("kimi_k3_mini", "kimi_k3_mini_dspark_mla", "kimi_k3_dspark", 1),
+    ],
+)
+def test_the_shipped_mini_models_are_what_shrink_makes_of_the_fixtures(target, drafter, draft, ranks, tmp_path):
+    words = ["shrink", str(CONFIGS / "kimi_k3"), "--out", str(tmp_path / target), "--unquantised"]
+    words += ["--drafter", str(CONFIGS / draft), "--drafter-out", str(tmp_path / drafter)]
+    assert cli.main([*words, "--tensor-parallel-size", str(ranks)]) == 0
+    for folder in (target, drafter):
         shipped = PROJECT / "scenarios" / "models" / folder
         assert sorted(path.name for path in shipped.iterdir()) == sorted(p.name for p in (tmp_path / folder).iterdir())
         for path in shipped.iterdir():
             assert path.read_bytes() == (tmp_path / folder / path.name).read_bytes(), path
+
+
+def test_a_rank_of_each_mini_has_what_a_rank_of_the_full_model_has():
+    full = json.loads((CONFIGS / "kimi_k3" / "config.json").read_text(encoding="utf-8"))["text_config"]
+    for folder, (_, _, ranks) in SHIPPED.items():
+        mini = json.loads((PROJECT / "scenarios" / "models" / folder / "config.json").read_text(encoding="utf-8"))
+        for field in ("num_attention_heads", "moe_intermediate_size"):
+            assert mini[field] / ranks == full[field] / 8
+        assert mini["linear_attn_config"]["num_heads"] / ranks == full["linear_attn_config"]["num_heads"] / 8
+        assert mini["num_experts"] == full["num_experts"]
 
 
 def test_a_second_time_is_fine_and_somebody_elses_model_is_not(tmp_path, capsys):
