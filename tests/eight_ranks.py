@@ -1,8 +1,8 @@
 """Logs of eight ranks, made from those of two, until eight GPUs have written some.
 
 What rank 1 wrote, ranks 1 to 7 wrote, each under its tag and a pid of its own; sizes of the world are eight. All else
-stays. Either every line is followed by the same one of the other ranks, so that seven tracebacks run into each other, or
-each rank has its stretch of lines for itself. Times stay too: in such a log every rank is as fast as rank 1 was.
+stays. Either every line is followed by the same one of the other ranks, so that seven tracebacks run into each other,
+or each rank has its stretch of lines for itself. Times stay too: in such a log every rank is as fast as rank 1 was.
 """
 
 from __future__ import annotations
