@@ -303,6 +303,53 @@ def test_an_unknown_field_is_kept_and_named():
 
 
 @pytest.mark.parametrize(
+    ("field", "value"),
+    [("shiny_layers", [1, 2]), ("shiny_freq", 3), ("shiny", list(range(llama()["num_hidden_layers"])))],
+)
+def test_an_unknown_field_that_may_tell_layers_apart_says_so(field, value):
+    small = mini(llama(**{field: value}))
+    assert small.config[field] == value
+    (unknown,) = small.unknown
+    assert unknown.hint == "it may tell layers apart: which ones stay was decided without it"
+
+
+def test_what_only_the_whole_of_a_multimodal_model_has_is_named():
+    whole = {"text_config": {**llama(), "model_type": "llama"}, "vision_config": {}, "shiny_top": 7}
+    small = mini(whole)
+    assert "shiny_top" not in small.config
+    left = {change.path: (change.before, change.after) for change in small.changes if "of the whole" in change.path}
+    assert left == {"vision_config (of the whole)": ({}, None), "shiny_top (of the whole)": (7, None)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "layers"),
+    [
+        ({"full_attn_idxs": [2, 5, 8]}, 3),
+        ({"moe_layer_start_index": 3, "moe_layer_end_index": 31, "moe_layer_interval": 1}, 4),
+        ({"moe_layer_start_index": 1, "moe_layer_interval": 2}, 3),
+        ({"sliding_window_pattern": "LLLG"}, 4),
+    ],
+)
+def test_layers_are_told_apart_by(fields, layers):
+    assert len(mini(llama(**fields)).layers) == layers
+
+
+def test_kv_heads_that_do_not_go_over_eight_ranks_are_not_said_to():
+    assert full_ranks(llama(num_attention_heads=40, num_key_value_heads=10, hidden_size=5120)) == 2
+    assert full_ranks(llama(num_attention_heads=64, num_key_value_heads=4)) == 8  # copied to two ranks each
+
+
+def test_state_space_widths_follow_their_heads():
+    falcon = llama(mamba_expand=2, mamba_d_ssm=1536, mamba_n_heads=24, mamba_d_head=64, mamba_n_groups=1)
+    small = mini(falcon).config
+    assert small["mamba_d_ssm"] == small["mamba_n_heads"] * small["mamba_d_head"]
+    mamba = {"model_type": "mamba2", "num_hidden_layers": 64, "hidden_size": 4096, "vocab_size": 32768, "expand": 2}
+    small = mini({**mamba, "num_heads": 128, "head_dim": 64, "n_groups": 8, "state_size": 128}).config
+    assert small["expand"] * small["hidden_size"] == small["num_heads"] * small["head_dim"]
+    assert small["num_heads"] % small["n_groups"] == 0
+
+
+@pytest.mark.parametrize(
     ("full", "words", "said"),
     [
         ({"model_type": "bert"}, {}, "vocab_size is not in it"),
@@ -310,10 +357,18 @@ def test_an_unknown_field_is_kept_and_named():
         ({"vocab_size": 9, "num_hidden_layers": 4}, {}, "no field of it is the hidden size"),
         (llama(), {"tensor_parallel_size": 3}, "num_attention_heads 32 does not go over 3 ranks"),
         (llama(), {"full_tensor_parallel_size": 5}, "num_attention_heads 32 does not go over 5 ranks"),
-        (llama(num_hidden_layers=True), {}, "no field of it is a number of layers"),
+        (llama(num_hidden_layers=True), {}, "num_hidden_layers is True, and not a whole number"),
         (llama(num_hidden_layers=0), {}, "no field of it is a number of layers"),
-        (llama(hidden_size="4096"), {}, "no field of it is the hidden size"),
-        (llama(vocab_size=-1), {}, "vocab_size is not in it"),
+        (llama(hidden_size="4096"), {}, "hidden_size is '4096', and not a whole number"),
+        (llama(vocab_size=-1), {}, "vocab_size is -1, and not a whole number"),
+        (llama(num_key_value_heads=1.5), {}, "num_key_value_heads is 1.5, and not a whole number"),
+        (
+            llama(num_key_value_heads=10, num_attention_heads=40),
+            {"full_tensor_parallel_size": 8},
+            "num_key_value_heads 10",
+        ),
+        (llama(full_attn_idxs=[1, "2"]), {}, "full_attn_idxs is not a list of numbers of layers"),
+        (llama(mlp_only_layers=[{}]), {}, "mlp_only_layers is not a list of numbers of layers"),
         (llama(num_attention_heads=3, hidden_size=4096), {}, "hidden_size 4096 is not a multiple of"),
         ({"text_config": {"model_type": "quux"}}, {}, "text_config is of model type 'quux'"),
         (llama(), {"draft": {"target_hidden_size": 8, **llama()}}, "the drafter is made for a target of hidden size 8"),
@@ -421,6 +476,7 @@ def test_a_second_time_is_fine_and_somebody_elses_model_is_not(tmp_path, capsys)
         ("[" * 200_000, "is no JSON"),
         ("[]", "is no JSON object"),
         ("\xff", "is no JSON"),
+        ('{"rope_theta": NaN}', "NaN is no number of JSON"),
     ],
 )
 def test_files_that_are_no_configuration(tmp_path, capsys, text, said):
@@ -430,6 +486,39 @@ def test_files_that_are_no_configuration(tmp_path, capsys, text, said):
     assert cli.main(["shrink", str(file), "--out", str(tmp_path / "out")]) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "shrink.json"])
+def test_files_of_somebody_else_stay(tmp_path, capsys, name):
+    (tmp_path / name).write_text("{}")
+    assert cli.main(["shrink", str(CONFIGS / "llama_3_1_8b"), "--out", str(tmp_path)]) == 2
+    assert f"has a {name} that `harness shrink` did not write" in capsys.readouterr().err
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [(name, "{}")]
+
+
+def test_a_model_is_not_written_over_what_it_is_made_from(tmp_path, capsys):
+    words = ["shrink", str(CONFIGS / "llama_3_1_8b"), "--out", str(tmp_path / "a")]
+    assert cli.main(words) == 0
+    before = (tmp_path / "a" / "config.json").read_bytes()
+    for source in ("a", "a/config.json"):
+        assert cli.main(["shrink", str(tmp_path / source), "--out", str(tmp_path / "b" / ".." / "a")]) == 2
+        assert "is the folder of the model that is read" in capsys.readouterr().err
+    assert (tmp_path / "a" / "config.json").read_bytes() == before
+
+
+def test_two_mini_models_need_two_folders(tmp_path, capsys):
+    words = ["shrink", str(CONFIGS / "kimi_k3"), "--drafter", str(CONFIGS / "kimi_k3_dspark")]
+    assert cli.main([*words, "--out", str(tmp_path / "a"), "--drafter-out", str(tmp_path / "a" / ".")]) == 2
+    assert "is the folder of both mini models" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_odd_texts_are_shown_and_kept(tmp_path, capsys):
+    odd = "\x1b[31m\ud800\u202e"
+    (tmp_path / "config.json").write_text(json.dumps(llama(shiny=odd)))
+    assert cli.main(["shrink", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
+    assert "␛[31m\\ud800\\u202e" in capsys.readouterr().out
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["shiny"] == odd
 
 
 def test_a_drafter_needs_its_own_folder(capsys):

@@ -34,6 +34,8 @@ def _shrink(words: argparse.Namespace) -> int:
 
     if (words.drafter is None) != (words.drafter_out is None):
         raise UsageError("--drafter and --drafter-out belong together", fix="give both, or neither")
+    models = [words.model, *([words.drafter] if words.drafter else [])]
+    files.check_places(models, [words.out, *([words.drafter_out] if words.drafter_out else [])])
     config, digest = files.read(words.model)
     drafter, drafter_digest = files.read(words.drafter) if words.drafter else (None, "")
     mini, mini_drafter = shrink.shrink(

@@ -74,7 +74,7 @@ class Pair:
             return None
         if self.differing:
             return False
-        return None if any(row.state == "not reached" for row in self.choices) else True
+        return True if self.one.came_up and self.other.came_up else None
 
     @property
     def uneven(self) -> tuple[Uneven, Uneven]:
@@ -201,8 +201,7 @@ def _sentence(pair: Pair) -> str:
         if not server.choices:
             return f"nothing to compare: {side} logged no choices (it came to {_last(server)})"
     if not pair.differing:
-        open_ = sum(row.state == "not reached" for row in pair.choices)
-        return "same choices: the same code paths were taken" + (_as_far(pair, open_) if open_ else "")
+        return "same choices: the same code paths were taken" + ("" if pair.same else _as_far(pair))
     named = ", ".join(map(_named, pair.differing[:NAMED]))
     more = f" and {len(pair.differing) - NAMED} more" if len(pair.differing) > NAMED else ""
     count = len(pair.differing)
@@ -215,10 +214,12 @@ def _named(row: Row) -> str:
     return f"{row.name} ({values})" if len(values) <= SHORT else row.name
 
 
-def _as_far(pair: Pair, open_: int) -> str:
-    """`, as far as B came (capture#1): 4 choices are not known of both`."""
+def _as_far(pair: Pair) -> str:
+    """`, as far as B came (capture#1); 4 choices are not known of both`."""
     sides = (("A", pair.one), ("B", pair.other))
     came = " and ".join(f"{side} came ({_last(server)})" for side, server in sides if not server.came_up)
+    if not (open_ := sum(row.state == "not reached" for row in pair.choices)):
+        return f", as far as {came}"
     return f", as far as {came}; {open_} {'choice is' if open_ == 1 else 'choices are'} not known of both"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 BOS, EOS = "<|bos|>", "<|eos|>"
 BEGIN_ID, END_ID = 256, 257
+NAMES = ("tokenizer.json", "tokenizer_config.json")
 
 
 def byte_names() -> list[str]:
@@ -65,6 +66,6 @@ def config() -> dict[str, Any]:
 
 
 def write(folder: Path) -> None:
-    for name, content in (("tokenizer.json", tokenizer()), ("tokenizer_config.json", config())):
+    for name, content in zip(NAMES, (tokenizer(), config()), strict=True):
         text = json.dumps(content, ensure_ascii=False, indent=2)
         (folder / name).write_text(text + "\n", encoding="utf-8")

@@ -37,6 +37,7 @@ NUMBERS: Mapping[str, int] = {
     "full_attention_layers": 0,
     "mlp_only_layers": 0,
     "moe_layers": 0,
+    "full_attn_idxs": 0,
 }
 """Lists of layers, and the number of the first layer in them."""
 
@@ -59,6 +60,9 @@ _EVERY = Formula(kind=lambda value, layer, _: layer % value == 0)
 FORMULAS: Mapping[str, Formula] = {
     "first_k_dense_replace": Formula(kind=lambda value, layer, _: layer < value),
     "num_dense_layers": Formula(kind=lambda value, layer, _: layer < value),
+    "moe_layer_start_index": Formula(kind=lambda value, layer, _: layer < value),
+    "moe_layer_end_index": Formula(kind=lambda value, layer, _: layer <= value),
+    "moe_layer_interval": _AFTER,
     "moe_layer_freq": _EVERY,
     "decoder_sparse_step": _AFTER,
     "interleave_moe_layer_step": _AFTER,
@@ -72,6 +76,8 @@ FORMULAS: Mapping[str, Formula] = {
     "max_window_layers": Formula(kind=lambda value, layer, _: layer >= value, needs="use_sliding_window"),
     "num_kv_shared_layers": Formula(kind=lambda value, layer, layers: layer >= layers - value),
 }
+CYCLES = ("sliding_window_pattern",)
+"""A letter for each layer of a period, if it is a string: LLLG."""
 BLOCKS = ("attn_res_block_size",)
 """Layers that make a block; a second block reads what the first one wrote."""
 
@@ -97,6 +103,7 @@ HEADS: tuple[Heads, ...] = (
     Heads(count="linear_attn_config.num_heads"),
     Heads(count="mamba_num_heads", shared="n_groups", least=2),  # the gated norm of one group is another kernel
     Heads(count="mamba_n_heads", shared="mamba_n_groups", least=2),
+    Heads(count="num_heads", shared="n_groups", least=2),
 )
 SPELLINGS: Mapping[str, str] = {
     "mamba_num_groups": "n_groups",
@@ -105,8 +112,14 @@ SPELLINGS: Mapping[str, str] = {
 }
 """Second spellings in one file, which follow the first."""
 
-EXPANDED = (("mamba_expand", "mamba_n_heads", "mamba_d_head"), ("expand", "mamba_num_heads", "mamba_head_dim"))
+EXPANDED = (
+    ("mamba_expand", "mamba_n_heads", "mamba_d_head"),
+    ("expand", "mamba_num_heads", "mamba_head_dim"),
+    ("expand", "num_heads", HEAD_DIM),
+)
 """A factor for the hidden size, and the heads and their dimension of which the product may be meant."""
+PRODUCTS = (("mamba_d_ssm", "mamba_n_heads", "mamba_d_head"),)
+"""A width that is heads times their dimension, where it is in the full model."""
 SHARDED = (
     *("intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size", "intermediate_size_mlp"),
     *("moe_shared_expert_intermediate_size", "shared_intermediate_size", "n_inner", "ffn_hidden_size"),

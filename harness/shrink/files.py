@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from harness import __version__
 from harness.errors import UsageError
 from harness.record import replace_text, writable
+from harness.report.text import visible
 from harness.shrink import Mini, byte_tokenizer
 
 SCHEMA = 1
+CONFIG = "config.json"
 REPORT = "shrink.json"
 """Beside the config.json of a mini model: what it was made from, and every decision."""
+NAMES = (CONFIG, REPORT, *byte_tokenizer.NAMES)
+"""All that is written into the folder of a mini model."""
 
 
 def read(path: Path) -> tuple[dict[str, Any], str]:
@@ -25,10 +29,10 @@ def read(path: Path) -> tuple[dict[str, Any], str]:
     Raises:
         UsageError: no such file, or it is not a JSON object.
     """
-    file = path / "config.json" if path.is_dir() else path
+    file = path / CONFIG if path.is_dir() else path
     try:
         raw = file.read_bytes()
-        config = json.loads(raw)
+        config = json.loads(raw, parse_constant=_no_number)
     except OSError as error:
         raise UsageError(
             f"{file} cannot be read: {error.strerror}", fix="name a config.json, or a model's folder that has one"
@@ -40,6 +44,28 @@ def read(path: Path) -> tuple[dict[str, Any], str]:
     return config, hashlib.sha256(raw).hexdigest()
 
 
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def check_places(models: Sequence[Path], folders: Sequence[Path]) -> None:
+    """See that each mini model has a folder of its own, which is not that of a model it is made from.
+
+    Raises:
+        UsageError: two are one, or one would be written over what is read.
+    """
+    sources = {_folder_of(model) for model in models}
+    for folder in folders:
+        if folder.resolve() in sources:
+            raise UsageError(f"{folder} is the folder of the model that is read", fix="name another folder")
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise UsageError(f"{folders[0]} is the folder of both mini models", fix="give each one of its own")
+
+
+def _folder_of(model: Path) -> Path:
+    return model.resolve() if model.is_dir() else model.resolve().parent
+
+
 def write(mini: Mini, folder: Path, *, digest: str) -> None:
     """Write config.json, a byte-level tokenizer and `shrink.json`; `digest` is of the full model's config.json.
 
@@ -47,19 +73,27 @@ def write(mini: Mini, folder: Path, *, digest: str) -> None:
         UsageError: a model that is no mini model is there already.
         NodeError: the folder cannot be written.
     """
-    if (folder / "config.json").exists() and not (folder / REPORT).exists():
+    there = [name for name in NAMES if (folder / name).exists()]
+    if there and not _ours(folder / REPORT):
         raise UsageError(
-            f"{folder} has a config.json that `harness shrink` did not write", fix="name another folder for --out"
+            f"{folder} has a {there[0]} that `harness shrink` did not write", fix="name another folder for --out"
         )
     with writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
         byte_tokenizer.write(folder)
         replace_text(folder / REPORT, _text(_report(mini, digest)))
-        replace_text(folder / "config.json", _text(mini.config))
+        replace_text(folder / CONFIG, _text(mini.config))
+
+
+def _ours(report: Path) -> bool:
+    try:
+        return "config_sha256" in json.loads(report.read_bytes())
+    except (OSError, ValueError, TypeError, RecursionError):
+        return False
 
 
 def _text(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(value, indent=2) + "\n"
 
 
 def _report(mini: Mini, digest: str) -> dict[str, Any]:
@@ -82,8 +116,9 @@ def _table(title: str, rows: list[tuple[str, str, str]]) -> Iterator[str]:
     if not rows:
         return
     yield f"  {title}"
-    wide = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    for path, value, why in rows:
+    shown = [tuple(map(visible, row)) for row in rows]
+    wide = [max(len(row[column]) for row in shown) for column in (0, 1)]
+    for path, value, why in shown:
         yield f"    {path:<{wide[0]}}  {value:<{wide[1]}}  {why}".rstrip()
 
 

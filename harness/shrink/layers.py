@@ -12,7 +12,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.shrink.draft import Config, Draft, listed, lookup, whole
-from harness.shrink.fields import BLOCKS, FORMULAS, LAYERS, NUMBERS, PER_LAYER
+from harness.shrink.fields import BLOCKS, CYCLES, FORMULAS, LAYERS, NUMBERS, PER_LAYER
 
 FEWEST = 2  # what one layer hands to the next is a path too
 MOST = 10_000
@@ -61,8 +61,15 @@ def _per_layer(config: Config, name: str) -> Sequence[Any]:
 
 
 def _numbered(config: Config, layers: int) -> list[Sequence[Hashable]]:
-    lists = [(listed(lookup(config, path)), first) for path, first in NUMBERS.items()]
+    lists = [(_layer_numbers(config, path), first) for path, first in NUMBERS.items()]
     return [[layer + first in numbers for layer in range(layers)] for numbers, first in lists]
+
+
+def _layer_numbers(config: Config, path: str) -> list[int]:
+    numbers = listed(lookup(config, path))
+    if any(type(number) is not int for number in numbers):
+        raise UsageError(f"{path} is not a list of numbers of layers", fix="correct it in the config.json")
+    return numbers
 
 
 def _made(config: Config, layers: int) -> list[Sequence[Hashable]]:
@@ -71,7 +78,8 @@ def _made(config: Config, layers: int) -> list[Sequence[Hashable]]:
         value = whole(config.get(name))
         if value and (not formula.needs or config.get(formula.needs)):
             rows.append([formula.kind(value, layer, layers) for layer in range(layers)])
-    return rows
+    cycles = (cycle for name in CYCLES if (cycle := config.get(name)) and isinstance(cycle, str))
+    return [*rows, *([cycle[layer % len(cycle)] for layer in range(layers)] for cycle in cycles)]
 
 
 def _excepted(config: Config, layers: int) -> Sequence[Hashable]:
@@ -130,7 +138,7 @@ def cut(draft: Draft, chosen: Sequence[int]) -> None:
         left: list[Any] = [entries[layer] for layer in chosen] + list(entries[layers:])
         draft.set(path, "".join(left) if isinstance(entries, str) else left, "an entry for each layer that stays")
     for path, first in NUMBERS.items():
-        if numbers := listed(lookup(draft.full, path)):
+        if numbers := _layer_numbers(draft.full, path):
             place = {layer + first: at + first for at, layer in enumerate(chosen)}
             draft.set(
                 path,

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.errors import UsageError
 from harness.shrink import drafter, layers, ranks, text_side, tokens
-from harness.shrink.draft import Change, Config, Draft, Kept, lookup, paths, whole
+from harness.shrink.draft import Change, Config, Draft, Kept, listed, lookup, paths, whole
 from harness.shrink.fields import DEFAULTS, EXPERTS, HIDDEN, VOCABULARY, WHY
 from harness.shrink.ranks import Ranks, full_ranks
 
 _REMOTE = "auto_map"
 _QUANTISATION = "quantization_config"
+_OF_LAYERS = re.compile(r"layer|_idxs?$|interval|pattern|freq|every")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,7 +25,7 @@ class Unknown:
     path: str
     value: Any
     hint: str
-    """Where its value looks like one that was changed."""
+    """Where its value looks like one that was changed, or its name like one that tells layers apart."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +68,8 @@ def shrink(
     """
     drafter.alone(config)
     text, changes, lost = text_side.of(config)
+    for each in (text, draft or {}):
+        ranks.check(each)
     full = _filled(text)
     plan = _Plan(
         ranks=Ranks(mini=tensor_parallel_size, full=full_tensor_parallel_size or full_ranks(full)),
@@ -122,7 +126,7 @@ def _mini(work: Draft, chosen: tuple[int, ...], size: Ranks) -> Mini:
         changes=changed,
         kept=tuple(Kept(path=path, value=value, why=why) for path, value, why in whys if why),
         unknown=tuple(
-            Unknown(path=path, value=value, hint=_hint(value, changed)) for path, value, why in whys if not why
+            Unknown(path=path, value=value, hint=_hint(path, value, work)) for path, value, why in whys if not why
         ),
         not_run=tuple(_not_run(work)),
     )
@@ -136,9 +140,13 @@ def _why(work: Draft, path: str) -> str:
     return work.why(path) or WHY.get(path, "")
 
 
-def _hint(value: Any, changes: tuple[Change, ...]) -> str:
-    like = [change for change in changes if type(value) is int and value > 1 and change.before == value]
-    return f"it is what {like[0].path} was, which is {like[0].after} now: it may have to follow" if like else ""
+def _hint(path: str, value: Any, work: Draft) -> str:
+    like = [change for change in work.changes if type(value) is int and value > 1 and change.before == value]
+    if like:
+        return f"it is what {like[0].path} was, which is {like[0].after} now: it may have to follow"
+    if _OF_LAYERS.search(path) or len(listed(value)) == work.full[layers.count_field(work.full)]:
+        return "it may tell layers apart: which ones stay was decided without it"
+    return ""
 
 
 def _not_run(work: Draft) -> Iterator[str]:

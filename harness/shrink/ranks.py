@@ -25,9 +25,12 @@ from harness.shrink.fields import (
     HEADS,
     HIDDEN,
     LATENT_RANK,
+    LAYERS,
+    PRODUCTS,
     SHARDED,
     SPELLINGS,
     TOP_K,
+    VOCABULARIES,
     WHOLE,
     Heads,
 )
@@ -74,14 +77,35 @@ def full_ranks(config: Config) -> int:
     Quantised blocks must not be cut: a width of 768 in blocks of 128 goes over two ranks, and not over four.
     """
     block = quantised_block(config.get("quantization_config"))
-    sizes = [size for heads in HEADS if (size := whole(lookup(config, heads.count)))]
     widths = [size for name in SHARDED for size in _numbers(config.get(name))]
     fits = (
         ranks
         for ranks in (8, 4, 2, 1)
-        if all(size % ranks == 0 for size in sizes) and all(size % (ranks * block) == 0 for size in widths)
+        if not any(_undivided(config, heads, ranks) for heads in HEADS)
+        and all(size % (ranks * block) == 0 for size in widths)
     )
     return next(fits, 1)
+
+
+def _undivided(config: Config, heads: Heads, ranks: int) -> str:
+    """The count that does not go over the ranks, with its number. Fewer KV heads than ranks are copied to several."""
+    count, shared = whole(lookup(config, heads.count)), whole(lookup(config, heads.shared)) if heads.shared else None
+    if count and count % ranks:
+        return f"{heads.count} {count}"
+    return f"{heads.shared} {shared}" if count and shared and shared % ranks and ranks % shared else ""
+
+
+def check(config: Config) -> None:
+    """See that counts and sizes are whole numbers.
+
+    Raises:
+        UsageError: the first that is something else.
+    """
+    heads = [name for each in HEADS for name in (each.count, each.shared) if name]
+    for name in (*LAYERS, *HIDDEN, *heads, *SHARDED, *WHOLE, *EXPERTS, *TOP_K, *VOCABULARIES, HEAD_DIM):
+        value = lookup(config, name)
+        if value is not None and not isinstance(value, list) and not (type(value) is int and value >= 0):
+            raise UsageError(f"{name} is {value!r:.60}, and not a whole number", fix="correct it in the config.json")
 
 
 def quantised_block(quantisation: Any) -> int:
@@ -124,9 +148,9 @@ def _heads(draft: Draft, heads: Heads, ranks: Ranks) -> None:
     if full is None:
         return
     for size, flag in ((ranks.mini, ""), (ranks.full, "full-")):
-        if full % size:
+        if found := _undivided(draft.full, heads, size):
             fix = f"choose a --{flag}tensor-parallel-size that divides it"
-            raise UsageError(f"{heads.count} {full} does not go over {size} ranks", fix=fix)
+            raise UsageError(f"{found} does not go over {size} ranks", fix=fix)
     few = draft.number(heads.shared) if heads.shared else None
     times = -(-min(heads.least, few) // ranks.heads(few)) if few else 1
     why = f"as many a rank as in the full model on {ranks.full}"
@@ -202,6 +226,10 @@ def _inner(draft: Draft) -> None:
         if times and heads and size and times * _hidden_of(draft.full) == heads * size:
             wanted = times * _hidden_of(draft.config) // size
             draft.set(count, wanted, f"{expand} x hidden size = {count} x {dim}, as in the full model")
+    for width, count, dim in PRODUCTS:
+        before, heads, size = draft.number(width), whole(lookup(draft.full, count)), draft.number(dim)
+        if before and heads and size and before == heads * size:
+            draft.set(width, (draft.number(count) or 0) * size, f"{count} x {dim}, as in the full model")
     for name in ("mamba_dt_rank", "time_step_rank"):
         if (draft.number(name) or 0) == -(-_hidden_of(draft.full) // 16):
             draft.set(name, -(-_hidden_of(draft.config) // 16), "a sixteenth of the hidden size, as in the full model")

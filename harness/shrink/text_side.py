@@ -74,9 +74,17 @@ def of(config: Config) -> tuple[dict[str, Any], tuple[Change, ...], tuple[str, .
             )
             text[name] = value
     _served_as(text, str(config.get("model_type")), changes)
+    changes += _of_the_whole(config, side)
     lost = [words for name, words in TOWERS.items() if name in config]
     lost += _without_multimodal_rotary(text, changes)
     return text, tuple(changes), tuple(lost)
+
+
+def _of_the_whole(config: Config, side: str) -> list[Change]:
+    """Fields that the text side does not have: they are of the towers, of their tokens, or of nobody knows what."""
+    why = "only the side of the text is served"
+    others = (name for name in config if name not in (side, *SHARED, "model_type", "architectures"))
+    return [Change(path=f"{name} (of the whole)", before=config[name], after=None, why=why) for name in others]
 
 
 def _served_as(text: dict[str, Any], whole: str, changes: list[Change]) -> None:
