@@ -339,6 +339,11 @@ def test_kv_heads_that_do_not_go_over_eight_ranks_are_not_said_to():
     assert full_ranks(llama(num_attention_heads=64, num_key_value_heads=4)) == 8  # copied to two ranks each
 
 
+def test_what_is_the_hidden_size_once_more_follows_it():
+    small = mini(llama(conv_dim=4096, block_dim=2048)).config
+    assert (small["conv_dim"], small["block_dim"]) == (small["hidden_size"], 2048)
+
+
 def test_state_space_widths_follow_their_heads():
     falcon = llama(mamba_expand=2, mamba_d_ssm=1536, mamba_n_heads=24, mamba_d_head=64, mamba_n_groups=1)
     small = mini(falcon).config
@@ -369,7 +374,19 @@ def test_state_space_widths_follow_their_heads():
         ),
         (llama(full_attn_idxs=[1, "2"]), {}, "full_attn_idxs is not a list of numbers of layers"),
         (llama(mlp_only_layers=[{}]), {}, "mlp_only_layers is not a list of numbers of layers"),
-        (llama(num_attention_heads=3, hidden_size=4096), {}, "hidden_size 4096 is not a multiple of"),
+        (llama(num_attention_heads=3, num_key_value_heads=3), {}, "hidden_size 4096 is not a multiple of"),
+        (llama(num_attention_heads=32, num_key_value_heads=10), {}, "num_attention_heads 32 is not a multiple of"),
+        (llama(head_dim=0), {}, "head_dim is 0"),
+        (llama(quantization_config="fp8"), {}, "quantization_config is no object"),
+        (llama(layer_types=["full_attention"]), {}, "layer_types has 1 entries for 32 layers"),
+        ({"vocab_size": 9, "num_hidden_layers": 4, "hidden_size": 64}, {}, "no field of it is a number of heads"),
+        (llama(), {"tensor_parallel_size": 8, "full_tensor_parallel_size": 4}, "a rank of 8 cannot be like one of"),
+        (llama(eos_token_id=list(range(2000))), {}, "it names 2000 special tokens"),
+        (
+            llama(),
+            {"draft": {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 2, 3]}, **llama(hidden_size=2048)}},
+            "its hidden_size is 2048, not 4096",
+        ),
         ({"text_config": {"model_type": "quux"}}, {}, "text_config is of model type 'quux'"),
         (llama(), {"draft": {"target_hidden_size": 8, **llama()}}, "the drafter is made for a target of hidden size 8"),
     ],
@@ -476,7 +493,6 @@ def test_a_second_time_is_fine_and_somebody_elses_model_is_not(tmp_path, capsys)
         ("[" * 200_000, "is no JSON"),
         ("[]", "is no JSON object"),
         ("\xff", "is no JSON"),
-        ('{"rope_theta": NaN}', "NaN is no number of JSON"),
     ],
 )
 def test_files_that_are_no_configuration(tmp_path, capsys, text, said):
@@ -511,6 +527,12 @@ def test_two_mini_models_need_two_folders(tmp_path, capsys):
     assert cli.main([*words, "--out", str(tmp_path / "a"), "--drafter-out", str(tmp_path / "a" / ".")]) == 2
     assert "is the folder of both mini models" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_infinity_is_kept_as_published_files_have_it(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(llama(time_step_limit=[0.0, float("inf")])))
+    assert cli.main(["shrink", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
+    assert '"time_step_limit": [\n    0.0,\n    Infinity\n  ]' in (tmp_path / "out" / "config.json").read_text()
 
 
 def test_odd_texts_are_shown_and_kept(tmp_path, capsys):

@@ -35,19 +35,21 @@ def _shrink(words: argparse.Namespace) -> int:
     if (words.drafter is None) != (words.drafter_out is None):
         raise UsageError("--drafter and --drafter-out belong together", fix="give both, or neither")
     models = [words.model, *([words.drafter] if words.drafter else [])]
-    files.check_places(models, [words.out, *([words.drafter_out] if words.drafter_out else [])])
-    config, digest = files.read(words.model)
-    drafter, drafter_digest = files.read(words.drafter) if words.drafter else (None, "")
-    mini, mini_drafter = shrink.shrink(
-        config,
-        draft=drafter,
-        tensor_parallel_size=words.tensor_parallel_size,
-        full_tensor_parallel_size=words.full_tensor_parallel_size,
-        quantised=not words.unquantised,
-    )
-    files.write(mini, words.out, digest=digest)
-    print("\n".join(files.words(mini, words.out)))
-    if mini_drafter:
-        files.write(mini_drafter, words.drafter_out, digest=drafter_digest)
-        print("\n".join(files.words(mini_drafter, words.drafter_out)))
+    folders = [words.out, *([words.drafter_out] if words.drafter else [])]
+    files.check_places(models, folders)
+    (config, _), *more = read = [files.read(model) for model in models]
+    try:
+        made = shrink.shrink(
+            config,
+            draft=more[0][0] if more else None,
+            tensor_parallel_size=words.tensor_parallel_size,
+            full_tensor_parallel_size=words.full_tensor_parallel_size,
+            quantised=not words.unquantised,
+        )
+    except UsageError as error:
+        raise UsageError(f"{' with '.join(map(str, models))}: {error.what}", fix=error.fix) from error
+    files.make(folders)
+    for mini, folder, (_, digest) in zip(filter(None, made), folders, read, strict=True):
+        files.write(mini, folder, digest=digest)
+        print("\n".join(files.words(mini, folder)))
     return 0

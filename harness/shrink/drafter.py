@@ -54,6 +54,11 @@ def follow(draft: Draft, *, full: Config, mini: Config) -> None:
             f"the drafter is made for a target of hidden size {wanted}, and this one has {full[name]}",
             fix="name the target that the drafter belongs to",
         )
+    if wanted is None and targets(draft.full) and draft.full.get(name) != full[name]:
+        raise UsageError(
+            f"the drafter listens to layers of a target, and its {name} is {draft.full.get(name)}, not {full[name]}",
+            fix="name the target that the drafter belongs to",
+        )
     if wanted is not None:
         draft.set(TARGET_HIDDEN, mini[name], _WHY)
     if draft.full.get(name) == full[name]:

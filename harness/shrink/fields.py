@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-HIDDEN = ("hidden_size", "n_embd", "d_model")
+HIDDEN = ("hidden_size", "n_embd", "n_embed", "d_model")
 VOCABULARY = "vocab_size"
 HEAD_DIM = "head_dim"
 LATENT_RANK = "kv_lora_rank"
 """There in every model with multi-head latent attention, and only there."""
 
-INSIDE = ("linear_attn_config", "eagle_config", "dflash_config")
+INSIDE = ("linear_attn_config", "eagle_config", "dflash_config", "attn_config", "ffn_config")
 """Mappings whose own fields are looked at; every other mapping (rotary embeddings, quantisation) is one value."""
 
 # --- layers: which of them there are
@@ -29,6 +29,8 @@ PER_LAYER = (
     *("activation_sparsity_pattern", "partial_rotary_factors", "yarn_only_types"),
 )
 """An entry, or a letter, a layer, if it is a list or a string."""
+EVERY_LAYER = ("layer_types", "layers_block_type", "mlp_layer_types", "hybrid_override_pattern")
+"""Of these, those that must have one for each."""
 
 NUMBERS: Mapping[str, int] = {
     "linear_attn_config.kda_layers": 1,
@@ -56,6 +58,9 @@ class Formula:
 
 _AFTER = Formula(kind=lambda value, layer, _: (layer + 1) % value == 0)  # every value-th, the first one late
 _EVERY = Formula(kind=lambda value, layer, _: layer % value == 0)
+
+STATES = ("state_size", "conv_kernel", "ssm_state_size", "mamba_d_state", "attention_hidden_size")
+"""One of these is in every model that has no heads."""
 
 FORMULAS: Mapping[str, Formula] = {
     "first_k_dense_replace": Formula(kind=lambda value, layer, _: layer < value),
@@ -96,7 +101,10 @@ class Heads:
 
 HEADS: tuple[Heads, ...] = (
     Heads(count="num_attention_heads", shared="num_key_value_heads"),
+    Heads(count="num_attention_heads", shared="num_kv_heads"),
+    Heads(count="num_attention_heads", shared="num_attention_groups"),
     Heads(count="n_head"),
+    Heads(count="n_heads", shared="attn_config.kv_n_heads"),
     Heads(count="swa_num_attention_heads", shared="swa_num_key_value_heads"),
     Heads(count="num_global_key_value_heads"),
     Heads(count="linear_num_value_heads", shared="linear_num_key_heads"),
@@ -112,6 +120,8 @@ SPELLINGS: Mapping[str, str] = {
 }
 """Second spellings in one file, which follow the first."""
 
+FOLLOWING = ("block_dim", "conv_dim", "conv_dim_out", "word_embed_proj_dim")
+"""Widths that are the hidden size once more, where they are so in the full model: others would need a projection."""
 EXPANDED = (
     ("mamba_expand", "mamba_n_heads", "mamba_d_head"),
     ("expand", "mamba_num_heads", "mamba_head_dim"),
@@ -123,14 +133,16 @@ PRODUCTS = (("mamba_d_ssm", "mamba_n_heads", "mamba_d_head"),)
 SHARDED = (
     *("intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size", "intermediate_size_mlp"),
     *("moe_shared_expert_intermediate_size", "shared_intermediate_size", "n_inner", "ffn_hidden_size"),
-    *("expert_intermediate_size", "dense_intermediate_size", "moe_ffn_hidden_size"),
+    *("expert_intermediate_size", "dense_intermediate_size", "moe_ffn_hidden_size", "block_ff_dim", "ffn_dim"),
+    "ffn_config.ffn_hidden_size",
 )
 """Widths of which each rank of a tensor parallel group has its part."""
 WHOLE = ("q_lora_rank", "routed_expert_hidden_size", "moe_latent_size", "markov_rank", "hidden_size_per_layer_input")
 """Widths that every rank has whole."""
-EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
+EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts", "ffn_config.moe_num_experts")
 TOP_K = (
     *("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "top_k_experts", "moe_top_k"),
+    *("moe_k", "ffn_config.moe_top_k"),
 )
 EXPERT_GROUPS = (("n_group", "topk_group"), ("num_expert_group", "topk_group"))
 

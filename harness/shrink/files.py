@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from harness import __version__
 from harness.errors import UsageError
@@ -30,9 +30,11 @@ def read(path: Path) -> tuple[dict[str, Any], str]:
         UsageError: no such file, or it is not a JSON object.
     """
     file = path / CONFIG if path.is_dir() else path
+    if file.exists() and not file.is_file():
+        raise UsageError(f"{file} is no file", fix="name a config.json, or a model's folder that has one")
     try:
         raw = file.read_bytes()
-        config = json.loads(raw, parse_constant=_no_number)
+        config = json.loads(raw)
     except OSError as error:
         raise UsageError(
             f"{file} cannot be read: {error.strerror}", fix="name a config.json, or a model's folder that has one"
@@ -44,22 +46,36 @@ def read(path: Path) -> tuple[dict[str, Any], str]:
     return config, hashlib.sha256(raw).hexdigest()
 
 
-def _no_number(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number of JSON")
-
-
 def check_places(models: Sequence[Path], folders: Sequence[Path]) -> None:
-    """See that each mini model has a folder of its own, which is not that of a model it is made from.
+    """See that each mini model has a folder of its own, where nothing is but an older mini model.
 
     Raises:
-        UsageError: two are one, or one would be written over what is read.
+        UsageError: two are one, one would be written over what is read, or there are files of somebody else.
     """
     sources = {_folder_of(model) for model in models}
     for folder in folders:
         if folder.resolve() in sources:
             raise UsageError(f"{folder} is the folder of the model that is read", fix="name another folder")
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"{folder} is no folder", fix="name another one")
+        there = [name for name in NAMES if (folder / name).exists()]
+        if there and not _ours(folder / REPORT):
+            raise UsageError(
+                f"{folder} has a {there[0]} that `harness shrink` did not write", fix="name another folder"
+            )
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise UsageError(f"{folders[0]} is the folder of both mini models", fix="give each one of its own")
+
+
+def make(folders: Sequence[Path]) -> None:
+    """All of them, before the first is filled.
+
+    Raises:
+        NodeError: one cannot be made.
+    """
+    for folder in folders:
+        with writable(folder):
+            folder.mkdir(parents=True, exist_ok=True)
 
 
 def _folder_of(model: Path) -> Path:
@@ -70,16 +86,9 @@ def write(mini: Mini, folder: Path, *, digest: str) -> None:
     """Write config.json, a byte-level tokenizer and `shrink.json`; `digest` is of the full model's config.json.
 
     Raises:
-        UsageError: a model that is no mini model is there already.
         NodeError: the folder cannot be written.
     """
-    there = [name for name in NAMES if (folder / name).exists()]
-    if there and not _ours(folder / REPORT):
-        raise UsageError(
-            f"{folder} has a {there[0]} that `harness shrink` did not write", fix="name another folder for --out"
-        )
     with writable(folder):
-        folder.mkdir(parents=True, exist_ok=True)
         byte_tokenizer.write(folder)
         replace_text(folder / REPORT, _text(_report(mini, digest)))
         replace_text(folder / CONFIG, _text(mini.config))

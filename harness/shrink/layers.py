@@ -12,10 +12,11 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.shrink.draft import Config, Draft, listed, lookup, whole
-from harness.shrink.fields import BLOCKS, CYCLES, FORMULAS, LAYERS, NUMBERS, PER_LAYER
+from harness.shrink.fields import BLOCKS, CYCLES, EVERY_LAYER, FORMULAS, LAYERS, NUMBERS, PER_LAYER
 
 FEWEST = 2  # what one layer hands to the next is a path too
 MOST = 10_000
+LONGEST_PATH = 100
 LONGEST_PREFIX = 16
 """Where kinds come later than this, layers in between are left out, if the fields that say their kinds allow it."""
 _NUMBERED = re.compile(r"\blayers\.(\d+)\b")
@@ -27,18 +28,35 @@ def count_field(config: Config) -> str:
     Raises:
         UsageError: there is none.
     """
-    found = [name for name in LAYERS if (whole(config.get(name)) or MOST + 1) <= MOST]
-    if not found:
-        raise UsageError(
-            f"no field of it is a number of layers ({', '.join(LAYERS)}) from 1 to {MOST:,}",
-            fix="name the config.json of a decoder-only language model, or the folder that holds it",
-        )
-    return found[0]
+    if found := _counting(config):
+        return found
+    fix = "name the config.json of a decoder-only language model, or the folder that holds it"
+    if inside := _inside(config):
+        fix = f"its field {inside} has one: write a config.json of that alone, and shrink it"
+    raise UsageError(f"no field of it is a number of layers ({', '.join(LAYERS)}) from 1 to {MOST:,}", fix=fix)
+
+
+def _counting(config: Config) -> str:
+    return next((name for name in LAYERS if (whole(config.get(name)) or MOST + 1) <= MOST), "")
+
+
+def _inside(config: Config, path: str = "") -> str:
+    """The first mapping inside that has a number of layers; empty: none has."""
+    for name, value in config.items():
+        if isinstance(value, dict) and len(path) < LONGEST_PATH:
+            if _counting(value):
+                return f"{path}{name}"
+            if found := _inside(value, f"{path}{name}."):
+                return found
+    return ""
 
 
 def kinds(config: Config) -> list[Hashable]:
     """What tells each layer from the others, as the fields of the configuration have it."""
     layers: int = config[count_field(config)]
+    for name in EVERY_LAYER:
+        if (told := len(_per_layer(config, name))) and told < layers:
+            raise UsageError(f"{name} has {told} entries for {layers} layers", fix="correct it in the config.json")
     rows = [*_listed(config, layers), *_numbered(config, layers), *_made(config, layers), _excepted(config, layers)]
     return [tuple(row[layer] for row in rows) for layer in range(layers)]
 

@@ -68,7 +68,7 @@ def shrink(
     """
     drafter.alone(config)
     text, changes, lost = text_side.of(config)
-    for each in (text, draft or {}):
+    for each in (text, *([draft] if draft else [])):
         ranks.check(each)
     full = _filled(text)
     plan = _Plan(
@@ -76,6 +76,11 @@ def shrink(
         tokens=tokens.numbers(full, *([draft] if draft else [])),
         quantised=quantised,
     )
+    if plan.ranks.mini > plan.ranks.full:
+        raise UsageError(
+            f"a rank of {plan.ranks.mini} cannot be like one of the full model's {plan.ranks.full}",
+            fix=f"choose at most --tensor-parallel-size {plan.ranks.full}, or a larger --full-tensor-parallel-size",
+        )
     work, chosen = _shrunk(full, plan, at_least=drafter.targets(draft) if draft else 0)
     target = _mini(work, chosen, plan.ranks)
     target = replace(target, changes=changes + target.changes, not_run=lost + target.not_run)
@@ -157,6 +162,7 @@ def _not_run(work: Draft) -> Iterator[str]:
         yield f"the kernels of its quantised weights ({lookup(quantised, 'quant_method') or 'of an unnamed method'})"
     if _REMOTE in work.full:
         yield "code of its own that lies beside the checkpoint (trust-remote-code)"
-    sizes = [f"{name} {work.full[name]}" for name in (*HIDDEN, *EXPERTS) if work.full.get(name) != work.get(name)]
+    before = {name: lookup(work.full, name) for name in (*HIDDEN, *EXPERTS)}
+    sizes = [f"{name} {size}" for name, size in before.items() if size != work.get(name)]
     if sizes:
         yield f"kernels and tuned settings for exactly its sizes ({', '.join(sizes)})"

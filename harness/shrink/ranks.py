@@ -21,6 +21,7 @@ from harness.shrink.fields import (
     EXPANDED,
     EXPERT_GROUPS,
     EXPERTS,
+    FOLLOWING,
     HEAD_DIM,
     HEADS,
     HIDDEN,
@@ -29,6 +30,7 @@ from harness.shrink.fields import (
     PRODUCTS,
     SHARDED,
     SPELLINGS,
+    STATES,
     TOP_K,
     VOCABULARIES,
     WHOLE,
@@ -77,7 +79,7 @@ def full_ranks(config: Config) -> int:
     Quantised blocks must not be cut: a width of 768 in blocks of 128 goes over two ranks, and not over four.
     """
     block = quantised_block(config.get("quantization_config"))
-    widths = [size for name in SHARDED for size in _numbers(config.get(name))]
+    widths = [size for name in SHARDED for size in _numbers(lookup(config, name))]
     fits = (
         ranks
         for ranks in (8, 4, 2, 1)
@@ -89,23 +91,44 @@ def full_ranks(config: Config) -> int:
 
 def _undivided(config: Config, heads: Heads, ranks: int) -> str:
     """The count that does not go over the ranks, with its number. Fewer KV heads than ranks are copied to several."""
-    count, shared = whole(lookup(config, heads.count)), whole(lookup(config, heads.shared)) if heads.shared else None
+    count, shared = _counts(config, heads)
     if count and count % ranks:
         return f"{heads.count} {count}"
     return f"{heads.shared} {shared}" if count and shared and shared % ranks and ranks % shared else ""
 
 
+def _counts(config: Config, heads: Heads) -> tuple[int | None, int | None]:
+    return whole(lookup(config, heads.count)), whole(lookup(config, heads.shared)) if heads.shared else None
+
+
 def check(config: Config) -> None:
-    """See that counts and sizes are whole numbers.
+    """See that counts and sizes are numbers that a model can have.
 
     Raises:
-        UsageError: the first that is something else.
+        UsageError: the first one that is not.
     """
-    heads = [name for each in HEADS for name in (each.count, each.shared) if name]
-    for name in (*LAYERS, *HIDDEN, *heads, *SHARDED, *WHOLE, *EXPERTS, *TOP_K, *VOCABULARIES, HEAD_DIM):
+    for name in _SIZES:
         value = lookup(config, name)
         if value is not None and not isinstance(value, list) and not (type(value) is int and value >= 0):
-            raise UsageError(f"{name} is {value!r:.60}, and not a whole number", fix="correct it in the config.json")
+            raise _wrong(f"{name} is {value!r:.60}, and not a whole number")
+    for heads in HEADS:
+        count, shared = _counts(config, heads)
+        if count and shared and count % shared:
+            raise _wrong(f"{heads.count} {count} is not a multiple of {heads.shared} {shared}")
+    if lookup(config, HEAD_DIM) == 0:
+        raise _wrong(f"{HEAD_DIM} is 0")
+    if not isinstance(config.get("quantization_config") or {}, Mapping):
+        raise _wrong("quantization_config is no object")
+
+
+_SIZES = (
+    *(*LAYERS, *HIDDEN, *SHARDED, *WHOLE, *EXPERTS, *TOP_K, *VOCABULARIES, HEAD_DIM),
+    *(name for heads in HEADS for name in (heads.count, heads.shared) if name),
+)
+
+
+def _wrong(what: str) -> UsageError:
+    return UsageError(what, fix="correct it in the config.json")
 
 
 def quantised_block(quantisation: Any) -> int:
@@ -134,6 +157,11 @@ def shrink(draft: Draft, ranks: Ranks) -> None:
         if draft.number(second) and draft.full[second] == draft.full.get(first):
             draft.set(second, draft.get(first), f"another spelling of {first}")
     _hidden(draft)
+    _check_heads(draft.full)
+    hidden = hidden_field(draft.full)
+    for name in FOLLOWING:
+        if draft.number(name) and draft.full[name] == draft.full[hidden]:
+            draft.set(name, draft.get(hidden), f"{hidden}, as in the full model")
     for name in SHARDED:
         _widths(draft, name, ranks)
     for name in WHOLE:
@@ -144,14 +172,13 @@ def shrink(draft: Draft, ranks: Ranks) -> None:
 
 
 def _heads(draft: Draft, heads: Heads, ranks: Ranks) -> None:
-    full = draft.number(heads.count)
-    if full is None:
+    full, few = _counts(draft.full, heads)
+    if full is None or (heads.shared and few is None and draft.number(heads.count) != full):  # shrunk already
         return
     for size, flag in ((ranks.mini, ""), (ranks.full, "full-")):
         if found := _undivided(draft.full, heads, size):
             fix = f"choose a --{flag}tensor-parallel-size that divides it"
             raise UsageError(f"{found} does not go over {size} ranks", fix=fix)
-    few = draft.number(heads.shared) if heads.shared else None
     times = -(-min(heads.least, few) // ranks.heads(few)) if few else 1
     why = f"as many a rank as in the full model on {ranks.full}"
     if times > 1:
@@ -159,6 +186,13 @@ def _heads(draft: Draft, heads: Heads, ranks: Ranks) -> None:
     draft.set(heads.count, min(ranks.heads(full) * times, full), why)
     if heads.shared and few:
         draft.set(heads.shared, ranks.heads(few) * times, why)
+
+
+def _check_heads(config: Config) -> None:
+    """Without them nothing would be known of the sizes that hang on them."""
+    if not any(whole(lookup(config, name)) for name in (*(heads.count for heads in HEADS), *STATES)):
+        known = ", ".join(dict.fromkeys(heads.count for heads in HEADS))
+        raise UsageError(f"no field of it is a number of heads ({known})", fix="name a language model")
 
 
 def _hidden(draft: Draft) -> None:
@@ -240,7 +274,7 @@ def _hidden_of(config: Config) -> int:
 
 
 def _experts(draft: Draft) -> None:
-    chosen = max([draft.number(name) or 0 for name in TOP_K])
+    chosen = max([0, *(size for name in TOP_K for size in _numbers(draft.get(name)))])
     for name in EXPERTS:
         count = draft.number(name) or 0
         if count & (count - 1) == 0 and count:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from harness.errors import UsageError
 from harness.shrink.byte_tokenizer import BEGIN_ID, END_ID
 from harness.shrink.draft import Config, Draft, lookup, paths
 from harness.shrink.fields import TOKEN, VOCABULARIES, VOCABULARY
@@ -41,6 +42,11 @@ def _ids(value: Any) -> Iterator[int]:
 
 
 def shrink(draft: Draft, place: Mapping[int, int]) -> None:
+    """Raises: UsageError: more tokens have a meaning than the mini model has."""
+    if max(place.values(), default=0) >= SIZE:
+        raise UsageError(
+            f"it names {len(place)} special tokens, and a mini model has {SIZE} in all", fix="name fewer of them"
+        )
     for path in _named(draft.config):
         draft.set(path, _placed(draft.get(path), place), _WHY)
     for name in VOCABULARIES:
