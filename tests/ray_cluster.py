@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,34 +19,34 @@ from harness import node
 
 RAY = Path(sys.executable).with_name("ray")
 STORE = 100 << 20
+_NONE: Mapping[str, str] = {}
 
 
 @dataclass
 class Cluster:
-    """`port` of the head; the processes of each node by its number."""
+    """`port` of the head, the raylet of each node."""
 
     folder: Path
+    host: str
     port: int
     env: dict[str, str]
     raylets: list[psutil.Process] = field(default_factory=list)
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
-    def add(self, *words: str, **variables: str) -> psutil.Process:
-        """Start one more node; gives its raylet."""
-        head = not self.raylets
-        where = ["--head", f"--port={self.port}"] if head else [f"--address={self.address}"]
-        command = [
-            str(RAY), "start", *where, "--node-ip-address=127.0.0.1", "--include-dashboard=false" if head else "",
-            f"--object-store-memory={STORE}", f"--temp-dir={self.folder}" if head else "", "--num-cpus=2",
-            "--disable-usage-stats", *words,
-        ]  # fmt: skip
+    def add(
+        self, *words: str, host: str = "", within: Sequence[str] = (), variables: Mapping[str, str] = _NONE
+    ) -> psutil.Process:
+        """Start one more node, by a command line behind `within`; gives its raylet."""
+        where = [f"--address={self.address}"]
+        if not self.raylets:
+            where = ["--head", f"--port={self.port}", "--include-dashboard=false", f"--temp-dir={self.folder}"]
+        fixed = [f"--node-ip-address={host or self.host}", "--num-cpus=2", f"--object-store-memory={STORE}"]
+        line = [*within, str(RAY), "start", *where, *fixed, "--disable-usage-stats", *words]
         before = set(self._raylets())
-        subprocess.run(
-            [word for word in command if word], env={**self.env, **variables}, check=True, stdout=subprocess.DEVNULL
-        )
+        subprocess.run(line, env={**self.env, **variables}, check=True, stdout=subprocess.DEVNULL)
         (raylet,) = set(self._raylets()) - before
         self.raylets.append(raylet)
         return raylet
@@ -64,10 +63,8 @@ class Cluster:
         mine = [each for each in psutil.process_iter() if _of(each, self.folder)]
         for process in mine:
             with contextlib.suppress(psutil.NoSuchProcess):
-                process.send_signal(signal.SIGTERM)
-        _, alive = psutil.wait_procs(mine, timeout=20)
-        for process in alive:
-            process.kill()
+                process.kill()
+        psutil.wait_procs(mine, timeout=20)
 
 
 def title(process: psutil.Process) -> str:
@@ -95,17 +92,22 @@ def _of(process: psutil.Process, folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def started(*words: str, **variables: str) -> Iterator[Cluster]:
+def started(*words: str, host: str = "127.0.0.1", **variables: str) -> Iterator[Cluster]:
     """A cluster of one node."""
     folder = Path(tempfile.mkdtemp(prefix="hr-", dir="/tmp"))  # short: Ray makes Unix sockets below it
     env = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", **variables}
-    made = Cluster(folder, node.free_port(), env)
+    made = Cluster(folder, host, node.free_port(), env)
     try:
         made.add(*words)
         yield made
     finally:
         made.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def hands() -> list[psutil.Process]:
+    """Our actors: Ray names their processes so."""
+    return [each for each in psutil.process_iter() if title(each).startswith("ray::Hand.work")]
 
 
 def wait_for(what, seconds: float = 60.0) -> None:

@@ -41,7 +41,6 @@ IN_FLIGHT = 16
 """Items that a node may be ahead of us."""
 _QUEUED_SECONDS = 10.0
 _LOOK_SECONDS = 0.5
-_NODE_SECONDS = 5.0
 _CONNECT_SECONDS = 10.0
 
 
@@ -86,10 +85,14 @@ class Ray:
     """The engine."""
 
     def nodes(self) -> list[Resources]:
-        return [each["Resources"] for each in ray.nodes() if each["Alive"]]
+        return _living()
 
     def stream(self, need: Need, order: bytes, *, avoid: str, stop: threading.Event) -> Iterator[object]:
         return _Hearing(need, order, avoid=avoid, stop=stop).items()
+
+
+def _living(*, but: str = "") -> list[Resources]:
+    return [each["Resources"] for each in ray.nodes() if each["Alive"] and each["NodeID"] != but]
 
 
 class _Hearing:
@@ -113,11 +116,12 @@ class _Hearing:
                 ray.kill(actor)
 
     def _actor(self) -> Any:
-        need = self._need(Ray().nodes())
+        need = self._need(_living())
         options: dict[str, Any] = {"num_cpus": 0, "num_gpus": need.gpus, "resources": dict(need.others)}
+        if not any(map(need.fits, _living(but=self._avoid))):
+            self._avoid = ""  # there is no elsewhere: again where it was is better than never
         if self._avoid:
-            elsewhere = NodeLabelSchedulingStrategy(hard={}, soft={"ray.io/node-id": NotIn(self._avoid)})
-            options["scheduling_strategy"] = elsewhere
+            options["scheduling_strategy"] = NodeLabelSchedulingStrategy(hard={"ray.io/node-id": NotIn(self._avoid)})
         return ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=2, **options)(Hand).remote()
 
     def _listen(self, actor: Any, stream: Any) -> Iterator[object]:
@@ -152,14 +156,14 @@ class _Hearing:
             return
         if self._began:
             raise self._lost(f"was not heard of for {SILENT_SECONDS:.0f} s")
-        need = self._need(Ray().nodes())
+        need = self._need(_living(but=self._avoid))
         if not self._waited:
             yield Event(kind="notice", text=f"waiting for {need.words} of the cluster")
         self._waited, self._heard = True, clock.Deadline.after(_QUEUED_SECONDS)
 
     def _next(self, stream: Any) -> object:
         try:
-            return ray.get(next(stream))
+            return ray.get(next(stream), timeout=SILENT_SECONDS)
         except StopIteration:
             raise self._lost("ended without a word") from None
         except RayTaskError as error:
@@ -174,21 +178,10 @@ class _Hearing:
         return item
 
     def _gone(self, error: RayError) -> Lost:
+        """The end of a connection is all that is seen at first: which of the two ends it was, Ray learns much later."""
         if self._began is None:
             return Lost(f"the cluster could not begin the run: {' '.join(str(error).split())[:500]}")
-        if self._node_lives(self._began.node_id):
-            return self._lost("lost the process that kept the run: it was killed")
-        return self._lost("was lost while the run went: the cluster has no such node any more")
-
-    @staticmethod
-    def _node_lives(node_id: str) -> bool:
-        """Whether it still does so a little later: the end of a connection is seen before that of a node."""
-        deadline = clock.Deadline.after(_NODE_SECONDS)
-        while lives := any(each["NodeID"] == node_id and each["Alive"] for each in ray.nodes()):
-            if deadline.expired:
-                break
-            clock.sleep(_LOOK_SECONDS)
-        return lives
+        return self._lost("was lost, or the process on it that kept the run was killed")
 
     def _lost(self, what: str) -> Lost:
         assert self._began is not None
