@@ -12,6 +12,8 @@ from harness import clock, locks
 from harness.errors import NodeError
 from harness.node import Gpu, Node, check_needs, large_enough, words_of
 
+CPU_SHARES = "HARNESS_CPU_SHARES"
+"""Into how many parts the CPU may be leased; unset: it is leased whole. Who wants it whole waits for all parts."""
 _RETRY_SECONDS = 0.1
 _TURNSTILE_SECONDS = 10.0
 
@@ -36,7 +38,7 @@ def lease(
     what: str = "a run",
     gpu_memory_gib: float | None = None,
 ) -> Iterator[Lease]:
-    """Hold `gpus` GPUs, or the CPU for 0, against every other run on this machine, until the block or the process ends.
+    """Hold `gpus` GPUs, for 0 the CPU or a part of it, against all other runs here until the block or the process ends.
 
     All or nothing, so that two that want overlapping sets never wait for each other. Emptiest GPUs first. `wait` is the
     seconds to wait for others (0 tries once), `on_wait` is told once for each new holder that we wait for, `what` is
@@ -49,13 +51,14 @@ def lease(
     check_needs(node, gpus=gpus, gpu_memory_gib=gpu_memory_gib)
     folder, deadline, told = lease_folder(), clock.Deadline.after(wait), ""
     able = sorted(large_enough(node.gpus, gpu_memory_gib), key=lambda gpu: (gpu.used_mib, gpu.index))
-    wanted: dict[str, Gpu | None] = {gpu.uuid: gpu for gpu in able} if gpus else {"cpu": None}
+    wanted: dict[str, Gpu | None] = {gpu.uuid: gpu for gpu in able} if gpus else dict.fromkeys(_cpu())
+    whole = ("cpu",) if "cpu" not in wanted and not gpus else ()
     while True:
         with ExitStack() as stack:
             with _turnstile(folder, wait):
-                held, busy = _try(stack, folder, tuple(wanted), count=max(gpus, 1), what=what)
+                held, busy = _try(stack, folder, tuple(wanted), count=max(gpus, 1), what=what, whole=whole)
             if held:
-                taken = [gpu for name in held if (gpu := wanted[name])]
+                taken = [gpu for name in held if (gpu := wanted.get(name))]
                 yield Lease(gpus=tuple(sorted(taken, key=lambda gpu: gpu.index)), fds=tuple(held.values()))
                 return
         words = f"{words_of(gpus) if gpus else 'the CPU'}, held by {busy}"
@@ -67,20 +70,37 @@ def lease(
         clock.sleep(min(_RETRY_SECONDS, deadline.left))
 
 
-def _try(stack: ExitStack, folder: Path, names: Sequence[str], *, count: int, what: str) -> tuple[dict[str, int], str]:
-    """One pass: `count` of the named locks with their descriptors, or none of them and who holds the rest."""
+def _cpu() -> tuple[str, ...]:
+    """The locks one of which holds the CPU, or a part of it."""
+    word = os.environ.get(CPU_SHARES, "")
+    if not word:
+        return ("cpu",)
+    if not (word.isascii() and word.isdecimal() and int(word)):
+        raise NodeError(f"{CPU_SHARES} is {word!r}", fix="give it a whole number of at least 1, or unset it")
+    return tuple(f"cpu-{number}" for number in range(int(word)))
+
+
+def _try(
+    stack: ExitStack, folder: Path, names: Sequence[str], *, count: int, what: str, whole: Sequence[str] = ()
+) -> tuple[dict[str, int], str]:
+    """One pass: `count` of the named locks with their descriptors, or none of them and who holds the rest.
+
+    `whole` are the locks of what the named ones are parts of: held too, together with others that hold parts.
+    """
     held: dict[str, int] = {}
     busy: list[str] = []
-    for name in names:
+    for name in (*whole, *names):
         fd = locks.open_file(folder / f"{name}.lock")
-        if not locks.try_lock(fd):
+        if not locks.try_lock(fd, shared=name in whole):
             os.close(fd)
             busy.append(locks.holder(folder / f"{name}.lock"))
+            if name in whole:
+                break
             continue
         stack.callback(os.close, fd)
         locks.sign(fd, what)
         held[name] = fd
-        if len(held) == count:
+        if len(held) == len(whole) + count:
             return held, ""
     stack.close()  # inside the turnstile: nobody sees the half that we give back
     return {}, " and ".join(dict.fromkeys(busy))

@@ -85,17 +85,19 @@ def execute(
     skip_unmet: bool = False,
     attempt: str | None = None,
     handling: Handling = AS_THEY_ARE,
+    reproduce: str = "",
 ) -> Run:
     """Run one scenario on one build and write its folder under `out`.
 
-    `sets` are the overrides that the scenario was loaded with, for the command that makes the run again.
+    `sets` are the overrides that the scenario was loaded with, for the command that makes the run again; `reproduce` is
+    that command, where the run is made elsewhere than it was asked for.
     `port` None picks a free one. `grace` is what an interruption leaves for the teardown, in seconds. With
     `skip_unmet`, needs that this node cannot meet give SKIP in place of ERROR. `attempt`: `2/5`, the second of five.
 
     Raises:
         Interrupted, KeyboardInterrupt: after the record, marked interrupted, was written and the server taken down.
     """
-    again = command(scenario, build, sets, handling)
+    again = reproduce or command(scenario, build, sets, handling)
     recorder = Recorder.open(
         scenario,
         build=build,
@@ -120,13 +122,13 @@ def execute(
         recorder.fail(HarnessError(f"unexpected {type(error).__name__}: {error}", fix="report it"), verdict="ERROR")
         raise
     run = recorder.run
-    _remember(run, on_event)
+    remember(run, on_event)
     noted = f" (known: {run.known.words})" if run.known else ""
     on_event(Event(kind="verdict", text=f"{run.verdict} {run.title}: {run.reason}{noted}", ok=run.verdict == "PASS"))
     return run
 
 
-def _remember(run: Run, on_event: OnEvent) -> None:
+def remember(run: Run, on_event: OnEvent) -> None:
     """Its start-up times into the history. Where that cannot be written the run is as good, but somebody must know."""
     try:
         History().feed(run)

@@ -27,9 +27,9 @@ class View(Protocol):
     def __call__(self, event: Event) -> None: ...
 
 
-def choose(stream: TextIO) -> View:
-    """A live view for a terminal, plain lines for a pipe, a file or a CI log."""
-    if not stream.isatty():
+def choose(stream: TextIO, *, several: bool = False) -> View:
+    """A live view for a terminal, plain lines for a pipe, a file or a CI log, and where several runs go at once."""
+    if several or not stream.isatty():
         return PlainView(stream)
     from harness.live import LiveView  # noqa: PLC0415 - rich is for terminals only
 

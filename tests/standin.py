@@ -157,6 +157,23 @@ def program(*argv):
     kept.append(subprocess.Popen(argv))
 
 
+def meet(folder, count):
+    """Go on when `count` of us are here."""
+    Path(folder).mkdir(exist_ok=True)
+    (Path(folder) / str(os.getpid())).touch()
+    while len(list(Path(folder).iterdir())) < count:
+        time.sleep(0.02)
+
+
+def once(path):
+    """The first of us stays here."""
+    try:
+        Path(path).touch(exist_ok=False)
+    except FileExistsError:
+        return
+    time.sleep(3600)
+
+
 STEPS = {
     "say": say,
     "err": lambda text: say(text, stream=2),
@@ -180,6 +197,8 @@ STEPS = {
     "semaphore": semaphore,
     "temp": temp,
     "program": program,
+    "meet": meet,
+    "once": once,
     "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "exit": os._exit,
     "die": lambda name: os.kill(os.getpid(), getattr(signal, name)),

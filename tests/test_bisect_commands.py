@@ -16,10 +16,11 @@ import standin_build
 from bisecting import Bug, History
 
 from harness import cli, environment, known, node, record, report
-from harness.bisect import beginning, from_junit, outcome, pool, releases
+from harness.bisect import beginning, from_junit, outcome, releases
 from harness.bisect.memory import Memory, rejudged
 from harness.errors import BuildError, HarnessError, Interrupted, NodeError, ScenarioError, UsageError
 from harness.events import Event
+from harness.executors import pools
 from harness.known import patches
 
 CHASED = "the one that is chased"
@@ -350,7 +351,7 @@ def _dies(tell):
 
 def test_probes_in_processes_of_their_own():
     events = []
-    with pool.Processes(events.append) as made:
+    with pools.Processes(events.append) as made:
         made.submit(3, _job)
         made.submit(5, _job)
         done = dict([made.wait(), made.wait()])
@@ -361,7 +362,7 @@ def test_probes_in_processes_of_their_own():
 
 def test_a_probe_that_cannot_matter_is_ended():
     events = []
-    with pool.Processes(events.append) as made:
+    with pools.Processes(events.append) as made:
         made.submit(1, _endless)
         made.submit(2, _job)
         assert made.wait()[0] == 2
@@ -371,16 +372,16 @@ def test_a_probe_that_cannot_matter_is_ended():
 
 @pytest.mark.parametrize(("job", "said"), [(_broken, "cannot"), (_dies, "no result")])
 def test_an_error_of_a_probe_is_an_error_here(job, said):
-    with pool.Processes(lambda _: None) as made:
+    with pools.Processes(lambda _: None) as made:
         made.submit(1, job)
         with pytest.raises(HarnessError, match=said):
             made.wait()
 
 
 def test_a_child_that_is_told_to_stop_is_an_interruption():
-    with pool.Processes(lambda _: None) as made:
+    with pools.Processes(lambda _: None) as made:
         made.submit(1, _endless)
-        child, _ = made._children[1]
+        child = made._children[1][0]
         while not child.is_alive():
             time.sleep(0.01)
         made._children[1][1].poll(30)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from harness import environment, node, recorder, run
+from harness import recorder, run
 from harness.bisect import examine
 from harness.bisect.examine import Trial
 from harness.bisect.marks import Chased
@@ -16,6 +16,7 @@ from harness.bisect.memory import Memory, Question
 from harness.build import Build
 from harness.errors import HarnessError
 from harness.events import Event, OnEvent
+from harness.executors import Ask, Executor, Local
 from harness.known import Change, Known, KnownFailures, Patch
 from harness.record import Run
 from harness.scenario import Scenario
@@ -40,6 +41,8 @@ class Bench:
     order: tuple[str, ...] = ()
     """The words of the builds in their order, for patches that are for a part of them."""
     fix: bool = False
+    executor: Executor = field(default_factory=Local)
+    """Who makes the runs."""
 
     @property
     def timed(self) -> bool:
@@ -62,15 +65,15 @@ class Bench:
         if found := next((each for each in known if each.id not in used), None):
             on_event(Event(kind="notice", text=f"{build}: {found.id} has answered already"))
             return found
-        return run.execute(
-            self.scenario,
+        ask = Ask(
+            scenario=self.scenario,
             build=build,
             out=self.out,
             sets=self.sets,
-            on_event=on_event,
             grace=self.grace,
             handling=run.Handling(under=under, probe=True),
         )
+        return self.executor.execute(ask, on_event)
 
     def known_of(self, run: Run) -> Known | None:
         """The known failure that a run met."""
@@ -100,16 +103,15 @@ class Bench:
         return begin <= self.order.index(run.build) <= end
 
     def _answers(self, build: Build, under: tuple[Change, ...], on_event: OnEvent) -> list[Run]:
-        here = node.read()
+        meaning = recorder.asked(self.scenario, under)
+        if not self.memory.knows(meaning):
+            return []  # what is in the build need not be known
         try:
-            provided = environment.provide(build, here, on_step=lambda text: on_event(Event(kind="notice", text=text)))
+            facts = self.executor.facts(build, on_event)
         except HarnessError:
             return []  # the run will fail of it, and its record say how
         question = Question(
-            meaning=recorder.asked(self.scenario, under),
-            content=provided.content,
-            packages=provided.packages,
-            node_class=here.node_class,
+            meaning=meaning, content=facts.content, packages=facts.packages, node_class=facts.node_class
         )
         return self.memory.answers(question)
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness import clock, wanted
-from harness.bisect import ends, forecast, ladder, marks, pool, strategies
+from harness.bisect import ends, forecast, ladder, marks, strategies
 from harness.bisect.bench import Bench
 from harness.bisect.confidence import NoCulprit
 from harness.bisect.ends import Unfit
@@ -21,7 +21,6 @@ from harness.bisect.examine import Trial
 from harness.bisect.ledger import Ledger
 from harness.bisect.marks import Chased
 from harness.bisect.outcome import Bisection
-from harness.bisect.pool import Pool
 from harness.bisect.ranges import Range
 from harness.bisect.search import Answer
 from harness.bisect.strategies import Strategy
@@ -29,6 +28,7 @@ from harness.bisect.wish import Examine, Wish
 from harness.build import Build
 from harness.errors import Interrupted
 from harness.events import OnEvent
+from harness.executors import Pool
 from harness.known import Change, way_around
 from harness.record import Run
 from harness.report import compare
@@ -60,7 +60,7 @@ class Driver:
             HarnessError: a probe could not be made for a reason that is not the build's.
         """
         try:
-            with pool.choose(self._wish.jobs, self._on_event) as workers:
+            with self._bench.executor.pool(self._wish.jobs, self._on_event) as workers:
                 self._find(builds, workers)
         except Unfit as error:
             self._ledger.update(ending=error.ending, sentence=error.sentence, fix_hint=error.hint)

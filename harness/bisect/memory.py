@@ -52,6 +52,10 @@ class Memory:
         found = (run for run in self._runs.values() if run and run.started >= self._since)
         return sorted(found, key=lambda run: (run.started, run.id))
 
+    def knows(self, meaning: str) -> bool:
+        """Whether there is any run that asked this, of whichever build."""
+        return any(run.meaning == meaning for run in self.runs())
+
     def answers(self, question: Question) -> list[Run]:
         """Those that answer a question, the oldest first."""
         return [run for run in self.runs() if question.answered_by(run)]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.commands import probing
-from harness.commands.words import positive, worst
+from harness.commands.words import positive, where_words, worst
 from harness.errors import HarnessError, Interrupted, UnmetError, UsageError
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--signature", metavar="S", help="the failure; default: what the bad end shows")
     probing.judging_words(parser)
     parser.add_argument("--jobs", type=positive, default=1, metavar="N", help="N probes at once, a GPU set each")
+    where_words(parser)
     parser.add_argument("--confidence", type=_probability, metavar="P", help="for a failure that comes and goes: 0.95")
     parser.add_argument(
         "--allow-unreached", action="store_true", help="a build that refuses the subject counts as one before it"
@@ -134,12 +135,15 @@ def _no_server(words: argparse.Namespace) -> None:
 
 
 def _one(words: argparse.Namespace) -> int:
+    from harness import executors
+
     ends, builds = _range(words)
-    bench = probing.bench(words)
-    wish = _wish(words, prefetch=not bench.timed)
-    probing.check_patches(bench.patches, builds)
-    repo = str(words.repo or "")
-    told = carry_out(bench, ends, builds, wish, fresh=words.fresh, line=words.line, repo=repo)
+    with executors.choose(words.ray, node_class=words.node_class) as executor:
+        bench = probing.bench(words, executor=executor)
+        wish = _wish(words, prefetch=not bench.timed and not executor.remote)
+        probing.check_patches(bench.patches, builds)
+        repo = str(words.repo or "")
+        told = carry_out(bench, ends, builds, wish, fresh=words.fresh, line=words.line, repo=repo)
     return EXIT[told.ending or "error"]
 
 
@@ -166,7 +170,7 @@ def _all_red(words: argparse.Namespace) -> int:
         raise UsageError("--from-junit says which scenario, variant, build and signature", fix="leave the others out")
     nightly = from_junit.read(words.from_junit)
     green = from_junit.read(words.last_green).green if words.last_green else {}
-    here = node.read().node_class
+    here = words.node_class if words.ray else node.read().node_class
     for title in nightly.errors:
         print(f"{title}: no verdict on the product, nothing to bisect")
     codes = []
@@ -185,10 +189,10 @@ def _all_red(words: argparse.Namespace) -> int:
     return worst(codes or [0])
 
 
-def _words_of(words: argparse.Namespace, red: Red, green: Mapping[str, Build], here: str) -> list[str]:
+def _words_of(words: argparse.Namespace, red: Red, green: Mapping[str, Build], here: str | None) -> list[str]:
     """The command line of one bisection: it is printed, so that anybody can go on with it alone."""
-    if red.node_class and red.node_class != here:
-        raise UnmetError(f"{red.title} was red on {red.node_class}, this node is {here}", fix="run it on such a node")
+    if here and red.node_class and red.node_class != here:
+        raise UnmetError(f"{red.title} was red on {red.node_class}, not on {here}", fix="run it on such a node")
     good = words.good or (str(green[red.title]) if red.title in green else None)
     if good is None:
         raise UsageError(f"{red.title}: no build is known to be good", fix="name one with --good, or a --last-green")
@@ -272,7 +276,7 @@ def carry_out(
     command = shlex.join(["harness", *line])
     told, folder, bench = beginning.begin(bench, ends, builds, wish, fresh=fresh, command=command, repo=repo)
     # Several at once have no one line that would be the live one.
-    show = view.choose(sys.stdout) if wish.jobs == 1 else view.PlainView(sys.stdout)
+    show = view.choose(sys.stdout, several=wish.jobs > 1)
     with beginning.alone(folder), show:
         driver = Driver(told, bench, wish, folder=folder, on_event=show)
         with _to_go_on(command, lambda: rendering.write(driver.told, folder)):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from harness.bisect.bench import Bench
     from harness.bisect.ranges import Range
+    from harness.executors import Executor
     from harness.known import Patch
 
 
@@ -37,11 +38,12 @@ def judging_words(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def bench(words: argparse.Namespace, *, since: str = "") -> Bench:
-    """How builds are run for this command line."""
+def bench(words: argparse.Namespace, *, since: str = "", executor: Executor | None = None) -> Bench:
+    """How builds are run for this command line; by this machine, unless another executor is given."""
     from harness import known
     from harness.bisect.bench import Bench, plain
     from harness.bisect.memory import Memory
+    from harness.executors import Local
     from harness.known import patches
 
     loaded = plain(named(words.scenario, words.variant, words.sets))  # what is expected of it is not asked
@@ -54,6 +56,7 @@ def bench(words: argparse.Namespace, *, since: str = "") -> Bench:
         known=known.beside(loaded.path),
         patches=tuple(map(patches.read, words.patches)),
         fix=words.fix,
+        executor=executor or Local(),
     )
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
-from harness.commands.words import code, known_exit, named, positive, run_words, scenarios, worst
+from harness.commands.words import code, known_exit, named, positive, run_words, scenarios, where_words, worst
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from harness.build import Build
     from harness.events import OnEvent
+    from harness.executors import Executor
     from harness.known import Step
     from harness.record import Run
     from harness.scenario import Scenario
@@ -22,6 +24,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     run = commands.add_parser("run", help="start a scenario's server, check it, report", description="The job.")
     scenarios(run)
     run_words(run)
+    where_words(run)
     run.add_argument(
         "--build",
         default="current",
@@ -58,7 +61,7 @@ def _load(words: argparse.Namespace) -> list[Scenario]:
 
 
 def _run(words: argparse.Namespace) -> int:
-    from harness import build, known, view
+    from harness import build, executors, known, view
 
     if words.peel and words.repeat > 1:
         raise UsageError("--peel and --repeat do not go together", fix="peel once, then repeat what is behind")
@@ -66,12 +69,18 @@ def _run(words: argparse.Namespace) -> int:
     loaded = _load(words)  # all of them, before the first one starts: a typo in the last must not cost an hour
     for scenario in loaded:
         known.beside(scenario.path)
-    ladders: list[list[Run]] = []
-    with view.choose(sys.stdout) as show:
-        for scenario in loaded:
-            for number in range(1, words.repeat + 1):
-                attempt = f"{number}/{words.repeat}" if words.repeat > 1 else None
-                ladders.append(_rungs(scenario, chosen, words, show, attempt=attempt))
+    asked = [(scenario, number) for scenario in loaded for number in range(1, words.repeat + 1)]
+    with (
+        executors.choose(words.ray, node_class=words.node_class) as executor,
+        view.choose(sys.stdout, several=executor.remote and len(asked) > 1) as show,
+        executor.pool(1, show) as pool,
+    ):
+        for at, (scenario, number) in enumerate(asked):
+            attempt = f"{number}/{words.repeat}" if words.repeat > 1 else None
+            label = f"{scenario.title} {attempt or ''}".strip() if len(asked) > 1 else ""
+            pool.submit(at, partial(_rungs, executor, scenario, chosen, words, attempt=attempt), label=label)
+        done: dict[int, list[Run]] = dict(pool.wait() for _ in asked)
+    ladders = [done[at] for at in range(len(asked))]
     runs = [run for rungs in ladders for run in rungs]
     for run in runs:
         print(view.closing(run, words.out / run.id))
@@ -84,39 +93,32 @@ def _run(words: argparse.Namespace) -> int:
 
 
 def _rungs(
-    scenario: Scenario, chosen: Build, words: argparse.Namespace, show: OnEvent, *, attempt: str | None
-) -> list[Run]:
-    """One run; with `--peel` one more under each workaround that it takes to get past known failures."""
-    from harness import known
-
-    def launch(under: tuple[Step, ...]) -> Run:
-        return _execute(scenario, chosen, words, show, attempt=attempt, under=under)
-
-    return list(known.peel(launch, known.beside(scenario.path))) if words.peel else [launch(())]
-
-
-def _execute(
+    executor: Executor,
     scenario: Scenario,
     chosen: Build,
     words: argparse.Namespace,
     show: OnEvent,
     *,
     attempt: str | None,
-    under: tuple[Step, ...],
-) -> Run:
-    from harness import run
+) -> list[Run]:
+    """One run; with `--peel` one more under each workaround that it takes to get past known failures."""
+    from harness import known, run
+    from harness.executors import Ask
 
-    return run.execute(
-        scenario,
-        build=chosen,
-        out=words.out,
-        sets=tuple(words.sets),
-        on_event=show,
-        grace=words.grace,
-        skip_unmet=words.skip_unmet,
-        attempt=attempt,
-        handling=run.Handling(expected=words.known == "expected", under=under, peel=bool(under)),
-    )
+    def launch(under: tuple[Step, ...]) -> Run:
+        ask = Ask(
+            scenario=scenario,
+            build=chosen,
+            out=words.out,
+            sets=tuple(words.sets),
+            grace=words.grace,
+            skip_unmet=words.skip_unmet,
+            attempt=attempt,
+            handling=run.Handling(expected=words.known == "expected", under=under, peel=bool(under)),
+        )
+        return executor.execute(ask, show)
+
+    return list(known.peel(launch, known.beside(scenario.path))) if words.peel else [launch(())]
 
 
 def _fetch(words: argparse.Namespace) -> int:

@@ -86,6 +86,16 @@ def run_words(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def where_words(parser: argparse.ArgumentParser) -> None:
+    """Where runs are made: here, or on the nodes of a cluster."""
+    parser.add_argument(
+        "--ray", metavar="ADDRESS", help="on the nodes of a Ray cluster: HOST:PORT, or auto for the one this node is in"
+    )
+    parser.add_argument(
+        "--node-class", metavar="CLASS", help="only on nodes that declare the resource node-class:CLASS (with --ray)"
+    )
+
+
 def code(run: Run) -> int | None:
     """The exit code of one run; None: it was skipped."""
     return 0 if run.expected else {"PASS": 0, "FAIL": 1, "ERROR": 3}.get(run.verdict or "ERROR")

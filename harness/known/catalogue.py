@@ -85,8 +85,13 @@ def beside(scenario: Path) -> KnownFailures:
     Raises:
         ScenarioError: everything that is wrong in the file, each line as file:line:column.
     """
-    file = next((f for f in (scenario.with_name(KNOWN_FAILURES), PROJECT / KNOWN_FAILURES) if f.is_file()), None)
+    file = file_beside(scenario)
     return load(file) if file else KnownFailures()
+
+
+def file_beside(scenario: Path) -> Path | None:
+    """The file that `beside` reads."""
+    return next((f for f in (scenario.with_name(KNOWN_FAILURES), PROJECT / KNOWN_FAILURES) if f.is_file()), None)
 
 
 def load(path: Path) -> KnownFailures:
