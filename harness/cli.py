@@ -156,7 +156,7 @@ def _list(words: argparse.Namespace) -> int:
 
     del words
     here = node.describe()
-    print(f"node: {here.node_class}, {len(here.gpus)} GPUs, {here.cpus} CPUs, {here.memory_mib >> 10} GiB")
+    print(f"node: {here.node_class}, {node.words_of(len(here.gpus))}, {here.cpus} CPUs, {here.memory_mib >> 10} GiB")
     for remark in (*filter(None, [here.trouble]), *(gpu.unusable for gpu in here.gpus if gpu.unusable)):
         print(f"  {remark}")
     for path in scenario.available():

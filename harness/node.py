@@ -16,7 +16,7 @@ from typing import Any
 from harness import nvidia
 from harness.build import Accelerator
 from harness.errors import NodeError, UnmetError
-from harness.node_class import class_of
+from harness.node_class import CPU, class_of
 
 _MIB_PER_GIB = 1024
 _LOWEST_PORT = 20_000
@@ -74,7 +74,7 @@ class Node:
     """Those this process may use."""
     memory_mib: int
     gpus: tuple[Gpu, ...] = ()
-    node_class: str = "cpu"
+    node_class: str = CPU
     """Hardware kind, key of baselines and of per-class limits: `h200`, `cpu`."""
     kernel: str = ""
     system: str = ""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+CPU = "cpu"
+"""The class of a node without GPUs, and of a run that uses none."""
 _IDLE = frozenset({"nvidia", "tesla", "geforce", "generation", "edition", "blackwell"})
 _PLAIN: Mapping[str, frozenset[str]] = {
     "v100": frozenset({"sxm2", "16gb"}),
@@ -24,7 +26,7 @@ _PLAIN: Mapping[str, frozenset[str]] = {
 
 def class_of(names: Sequence[str]) -> str:
     """Node class of GPUs by their product names: `h200`; `cpu` without any, both joined by + where they differ."""
-    return "+".join(sorted({_class(name) for name in names})) or "cpu"
+    return "+".join(sorted({_class(name) for name in names})) or CPU
 
 
 def _class(name: str) -> str:

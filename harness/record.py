@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from harness.checks.base import CheckResult
 from harness.choices import Choices, Uneven
@@ -228,12 +228,16 @@ def load(path: Path) -> Run:
     file = path / "run.json" if path.is_dir() else path
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
-        schema = data.get("schema")
+        schema = data.get("schema") if isinstance(data, dict) else None
         if schema != SCHEMA:
             raise UsageError(
                 f"{file} has schema {schema!r}, this harness reads {SCHEMA}", fix="use the harness it was made with"
             )
         return _asked_for_something(_ADAPTER.validate_python(data))
+    except ValidationError as error:
+        first = error.errors()[0]
+        what = f"{file} is not a run record: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise UsageError(what, fix="name a folder under reports/") from error
     except (OSError, ValueError, AttributeError) as error:
         raise UsageError(f"{file} is not a readable run record: {error}", fix="name a folder under reports/") from error
 

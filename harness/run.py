@@ -169,6 +169,8 @@ def _stages(
         with recorder.step("environment", on_event):
             provided = environment.provide(build, here, on_step=_noticer(on_event))
             stack.enter_context(environment.in_use(provided))
+        _check_accelerator(scenario, provided)
+        recorder.update(node_class=provided.class_on(here))
         asked, scenario = scenario, _adapted(recorder, scenario, provided, handling.under)
         others = _others(recorder, scenario, here, stack, on_event=on_event)
         if any(step.touches_sources for step in handling.under):
@@ -194,6 +196,14 @@ def _check_needs(scenario: Scenario, here: Node) -> None:
         node.check_needs(here, gpus=scenario.needs.gpus, gpu_memory_gib=scenario.needs.gpu_memory_gib)
     except UnmetError as error:
         raise UnmetError(error.what, fix=scenario.hint(here)) from None
+
+
+def _check_accelerator(scenario: Scenario, provided: Environment) -> None:
+    if scenario.needs.gpus and provided.accelerator == "cpu":
+        raise UnmetError(
+            f"{scenario.title} needs {scenario.needs.words}, and {provided.build} is a build for CPUs",
+            fix="name a build for GPUs",
+        )
 
 
 def _with_expectation(scenario: Scenario, handling: Handling) -> Scenario:

@@ -69,7 +69,8 @@ def test_the_flagship_without_a_gpu(here, capsys):
     assert main(["run", "kimi_k3_dspark.yaml"]) == 3
     out = capsys.readouterr().out
     assert "needs 8 GPUs of 130 GiB, this node has none" in out
-    assert "try `--variant mini` on one GPU, or `tiny_chat`, or `tiny_lm`" in out
+    smaller = "`--variant mini` on one GPU, or `--variant mini-tp2` on 2 GPUs, or `tiny_chat`, or `tiny_lm`"
+    assert f"try {smaller}" in out
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import os
 import pickle
 import sys
 import threading
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -271,9 +272,12 @@ def test_a_bisection_finds_the_same_in_fewer_rounds(place, monkeypatch, capsys):
     assert f"{words[3]}" in capsys.readouterr().out.split("FOUND", 1)[1].splitlines()[0]
     assert engine.most == 3
     made = len(engine.avoided) - engine.looks
-    assert len(list(place.glob("reports/*/run.json"))) == made
+    before = Counter(run.build for run in map(record.load, place.glob("reports/*/run.json")))
+    assert before.total() == made
     assert cli.main(line) == 0
-    assert len(engine.avoided) - engine.looks == made, "runs on disk answer, by what the builds are there"
+    after = Counter(run.build for run in map(record.load, place.glob("reports/*/run.json")))
+    # Which builds three workers look at hangs on who is faster; none of them is run again.
+    assert {build: after[build] for build in before} == before
 
 
 # --- what travels

@@ -359,6 +359,16 @@ def test_folder_without_a_record(tmp_path):
         report.render(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("[1]", "has schema None"), ('{"schema": 1}', "is not a run record: id: Field required"), ("{", "not a readable")],
+)
+def test_a_record_that_is_none(tmp_path, text, said):
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(UsageError, match=said):
+        load(tmp_path)
+
+
 def test_undecodable_bytes_in_a_record_survive_saving(tmp_path):
     run = runs.passed(reason="byte \udcff, half a pair \ud800, ordinary ü")
     save(run, tmp_path, Masker())

@@ -164,7 +164,7 @@ def test_list_says_what_is_wrong_with_gpus(
     smi.install(monkeypatch, tmp_path, mig())
     assert main(["list"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("node: h100, 1 GPUs, ")
+    assert out.startswith("node: h100, 1 GPU, ")
     assert f"\n  {MIG}\n" in out
     assert f"needs 8 GPUs of 130 GiB, this node has none that can be used: {MIG}" in out
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-0f4c5b5e")

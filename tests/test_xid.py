@@ -19,6 +19,7 @@ from standin_build import HEALTHY, make_build, make_scenario
 from harness import clock, kernel_log, record, report, run, scenario, triage, verdict
 from harness.bisect.memory import rejudged
 from harness.conduct import Finding
+from harness.environment import elsewhere
 from harness.events import Event
 from harness.kernel_log import Heard, KernelLog
 from harness.node import Gpu
@@ -269,7 +270,7 @@ def go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kmsg: Path) -> Callable[
                 if "gpus" in more:
                     smi.install(monkeypatch, tmp_path, *more["gpus"])
 
-        asked = scenario.load(make_scenario(tmp_path, steps))
+        asked = scenario.load(make_scenario(tmp_path, steps, *more.get("lines", ())))
         done = run.execute(asked, build=build, out=tmp_path / "reports", on_event=on_event)
         assert record.load(tmp_path / "reports" / done.id) == done
         return done
@@ -324,6 +325,24 @@ def test_a_cpu_run_looks_at_no_kernel_log(go: Callable[..., Run], monkeypatch: p
     done = go(HEALTHY, message(79))
     assert (done.verdict, done.node_class, done.xids, done.kernel_log) == ("PASS", "cpu", (), "")
     assert "79" in kmsg.read_text()
+
+
+def test_a_build_for_cpus_is_of_the_class_cpu_on_a_node_with_gpus(
+    go: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elsewhere, "_accelerator", lambda *_: "cpu")
+    done = go(HEALTHY)
+    assert (done.verdict, done.node_class) == ("PASS", "cpu"), "so that its seconds are never normal for a GPU"
+
+
+def test_a_scenario_that_needs_a_gpu_is_not_run_on_a_build_for_cpus(
+    go: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elsewhere, "_accelerator", lambda *_: "cpu")
+    done = go(HEALTHY, lines=["needs: {gpus: 1}"])
+    assert (done.verdict, done.argv) == ("ERROR", ())
+    assert done.reason.startswith("stand-in needs 1 GPU, and venv:")
+    assert done.reason.endswith(" is a build for CPUs")
 
 
 def test_memory_that_does_not_come_back_is_told(go: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from harness.build import Accelerator, Build
 from harness.clock import Deadline
 from harness.environment.envcache import Entry
 from harness.node import Node
+from harness.node_class import CPU
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +35,10 @@ class Environment:
     """12 hex digits of what is in the build; its packages' versions stand apart."""
     parts: tuple[Entry, ...] = ()
     """What of the cache it is made of: not to be pruned while it is used."""
+
+    def class_on(self, node: Node) -> str:
+        """The node class that a run of it has there: GPUs do nothing for a build for CPUs."""
+        return CPU if self.accelerator == "cpu" and node.gpus else node.node_class
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -45,4 +45,4 @@ def make(ask: Ask, on_event: OnEvent, *, reproduce: str = "") -> Run:
 def look(build: Build, on_event: OnEvent) -> Facts:
     here = node.read()
     provided = environment.provide(build, here, on_step=lambda text: on_event(Event(kind="notice", text=text)))
-    return Facts(content=provided.content, packages=provided.packages, node_class=here.node_class)
+    return Facts(content=provided.content, packages=provided.packages, node_class=provided.class_on(here))

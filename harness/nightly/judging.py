@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -113,5 +113,5 @@ def _news(run: Run, *, earlier: Sequence[Run], green: Run | None) -> News:
     return "fixed" if run.verdict == "PASS" and last and last.verdict == "FAIL" else ""
 
 
-def same_question(run: Run, meaning: str, node_class: str) -> bool:
-    return (run.meaning, run.node_class) == (meaning, node_class)
+def same_question(run: Run, meaning: str, classes: Collection[str]) -> bool:
+    return run.meaning == meaning and run.node_class in classes

@@ -16,6 +16,7 @@ from harness.nightly import judging, watching
 from harness.nightly.config import Config, Watch
 from harness.nightly.judging import Row
 from harness.nightly.watching import Watched
+from harness.node_class import CPU
 from harness.record import Run
 from harness.scenario import Scenario
 
@@ -73,11 +74,11 @@ class Night:
         except UnmetError as error:
             return self._without(scenario, watched, "SKIP", said=error.what)
         asked = recorder.asked(scenario)
-        failed = [each for each in self._same(asked, here.node_class) if _in_vain(each, watched)]
+        failed = [each for each in self._same(asked, here) if _in_vain(each, watched)]
         if len(failed) >= self.config.body.attempts:
             return self._given_up(scenario, watched, failed)
         done = self._answer(scenario, watched, asked, here) or self._run(scenario, watched)
-        runs = [made for each in self._same(asked, here.node_class) if (made := self._judged(each, scenario))]
+        runs = [made for each in self._same(asked, here) if (made := self._judged(each, scenario))]
         earlier = [each for each in runs if watched.before(parse(each.build), self.config)]
         green = watched.latest([each for each in earlier if each.verdict == "PASS"], self.config)
         row = judging.judged(done, earlier=earlier, green=green, past=History().past(done))
@@ -90,9 +91,9 @@ class Night:
         except HarnessError:
             return None  # the run will fail of it, and its record say how
         question = Question(
-            meaning=asked, content=provided.content, packages=provided.packages, node_class=here.node_class
+            meaning=asked, content=provided.content, packages=provided.packages, node_class=provided.class_on(here)
         )
-        there = [each for each in self._same(asked, here.node_class) if question.answered_by(each)]
+        there = [each for each in self._same(asked, here) if question.answered_by(each)]
         judged = (made for each in reversed(there) if (made := self._judged(each, scenario)))
         if found := next(judged, None):
             self._notice(f"{scenario.title} on {watched.build}: {found.id} has answered already")
@@ -116,12 +117,13 @@ class Night:
             handling=handling,
         )
 
-    def _same(self, asked: str, node_class: str) -> list[Run]:
+    def _same(self, asked: str, here: node.Node) -> list[Run]:
         """Finished runs of a question here, the oldest first: those of nights, not what a search tried."""
         for file in self.out.glob("*/run.json"):
             if file.parent.name not in self._records:
                 self._read(file)
-        same = (each for each in self._records.values() if each and judging.same_question(each, asked, node_class))
+        classes = (here.node_class, CPU)  # the second for builds that do not use its GPUs
+        same = (each for each in self._records.values() if each and judging.same_question(each, asked, classes))
         return sorted(same, key=lambda each: (each.started, each.id))
 
     def _read(self, file: Path) -> None:
