@@ -1,0 +1,102 @@
+"""The page of one run: verdict and title first, then what a reader asks next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from harness import launches
+from harness.record import Launched, Run
+from harness.report.cases import (
+    RANK_OF_VERDICT,
+    environment,
+    headline,
+    known_words,
+    outcome,
+    signature_facts,
+    under_words,
+    verdict,
+)
+from harness.report.html import excerpts, facts, plots
+from harness.report.html.log import PAGE_BYTES, Packed, pack
+from harness.report.html.page import fill
+from harness.report.node_facts import remarks
+from harness.report.text import cut_middle, log_excerpt, one_line, visible
+
+NAME = "report.html"
+PRINTED_BYTES = 30_000
+"""Of a log, what stands on paper and where no script runs."""
+STACK_BYTES, MOST_STACKS = 60_000, 64
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerPart:
+    """One server on the page."""
+
+    name: str
+    of: Launched
+    phases: tuple[facts.PhaseRow, ...]
+    timeline: Markup
+    trend: facts.Trend | None
+    lines: Markup
+    """The trend as a picture."""
+    log: Packed | None
+    printed: str
+
+
+def render(run: Run, folder: Path) -> str:
+    """The page of a run, from its record and what is in its folder."""
+    shown = [each for each in reversed(run.launches) if each.argv or each.timeline.phases] or [run.launched]
+    room = PAGE_BYTES // len(shown)
+    return fill(
+        "run.html",
+        run=run,
+        word=outcome(run),
+        headline=headline(run),
+        reason=one_line(run.reason) if one_line(run.reason) != headline(run) and verdict(run) != "PASS" else "",
+        notes=[words for words in (known_words(run), under_words(run)) if words],
+        where=environment(run),
+        identity=signature_facts(run) if verdict(run) != "PASS" or run.signature else (),
+        excerpts=excerpts.read(folder / run.log, run.evidence),
+        checks=run.checks,
+        case=launches.case,
+        servers=[_server(run, each, at, folder, room) for at, each in enumerate(shown)],
+        few=facts.few(run),
+        facts=facts,
+        remarks=remarks(run),
+        stacks=list(_stacks(folder)),
+        pictures=plots.available(),
+        without=plots.WITHOUT,
+        rank=RANK_OF_VERDICT,
+    )
+
+
+def _server(run: Run, launched: Launched, at: int, folder: Path, room: int) -> ServerPart:
+    own = {each.launch for each in run.own}
+    nights = run.nights if launched.launch in own else ()
+    rows = facts.phases(launched, nights)
+    over = facts.trend(run, launched) if nights else None
+    evidence = run.evidence if launched.log == run.log else ()
+    file = folder / launched.log
+    return ServerPart(
+        name=launched.launch or "the server",
+        of=launched,
+        phases=rows,
+        timeline=plots.timeline(facts.bars(rows), name=f"timeline-{at}"),
+        trend=over,
+        lines=plots.trend(over.rows, name=f"trend-{at}") if over else Markup(),
+        log=pack(file, evidence, room=room),
+        printed=log_excerpt(file, evidence, limit=PRINTED_BYTES),
+    )
+
+
+def _stacks(folder: Path) -> Iterator[tuple[str, str]]:
+    """What was written of a hung tree: file name and text, the summary first."""
+    files = sorted((folder / "stacks").glob("*.txt"), key=lambda file: (file.name != "summary.txt", file.name))
+    for file in files[:MOST_STACKS]:
+        yield file.name, cut_middle(visible(file.read_text(encoding="utf-8", errors="surrogateescape")), STACK_BYTES)
+    if len(files) > MOST_STACKS:
+        yield f"{len(files) - MOST_STACKS} more files are in stacks/", ""
