@@ -172,8 +172,8 @@ ORDER BY started DESC, run DESC LIMIT 1"""
 _BEFORE = f"""FROM samples AS s JOIN runs AS r ON s.run = r.run
 WHERE question = ? AND node_class = ? AND started < ? AND r.run <> ? AND {_SINCE_ACCEPTED}
 ORDER BY started, r.run"""
-_PAST = f"SELECT start, name, seconds {_BEFORE}"  # noqa: S608 - no word of it is anybody's input
-_NIGHTS = f"SELECT r.run, started, version, start, name, seconds {_BEFORE}"  # noqa: S608 - as above
+_PAST = f"SELECT start, name, seconds {_BEFORE}"
+_NIGHTS = f"SELECT r.run, started, version, start, name, seconds {_BEFORE}"
 _LINES = f"""
 SELECT title, question, node_class, start, seconds FROM samples AS s JOIN runs AS r ON s.run = r.run
 WHERE name = ? AND {_SINCE_ACCEPTED}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
 from harness import loglines
 from harness.report.text import cut_middle, visible
@@ -50,7 +51,7 @@ def _lines(file: Path, spans: Sequence[tuple[int, int]]) -> dict[int, str]:
     return found
 
 
-def _raw(log):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _raw(log: BinaryIO) -> Iterator[bytes]:
     while raw := log.readline(LINE_BYTES):
         rest = raw
         while rest and not rest.endswith(b"\n"):

@@ -1,7 +1,7 @@
 """A server's log inside a page: whole where it fits, in compressed chunks that a browser opens as they are looked at.
 
-    server.log ─▶ blocks of whole lines ─▶ visible text ─▶ zlib ─▶ base64
-                   └ too large: head, around the evidence, tail; what is left out becomes a gap that says so
+server.log ─▶ blocks of whole lines ─▶ visible text ─▶ zlib ─▶ base64
+└ too large: head, around the evidence, tail; what is left out becomes a gap that says so
 """
 
 from __future__ import annotations

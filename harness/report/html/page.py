@@ -1,4 +1,4 @@
-"""Templates filled so that nobody's text becomes markup, and the policy by which a page can neither run nor fetch more."""
+"""Templates filled so that nobody's text becomes markup, and the policy by which a page runs and fetches nothing more."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Pictures as SVG, drawn by matplotlib where it is installed; each says only what a table beside it says too.
 
-matplotlib writes colours as `#rrggbb`. They are drawn in colours that nobody uses and replaced by CSS variables, so that
-one picture serves light and dark. It is drawn 440 pixels wide: readable on a phone, and enlarged elsewhere.
+matplotlib writes colours as `#rrggbb`. They are drawn in colours that nobody uses and replaced by CSS variables, so
+that one picture serves light and dark. It is drawn 440 pixels wide: readable on a phone, and enlarged elsewhere.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -20,7 +21,7 @@ from markupsafe import Markup
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WITHOUT = "Pictures are drawn where matplotlib is installed (pip install 'harness[html]'); their numbers are in the tables."
+WITHOUT = "Pictures are drawn where matplotlib is (pip install 'harness[html]'); all their numbers are in the tables."
 WIDTH, ROW = 4.4, 0.34
 """Inches: of a picture, of one row in it."""
 DPI = 100
@@ -30,10 +31,14 @@ MOST_ROWS = 60
 # Colours as they are drawn, and the CSS variables that take their place.
 INK, MUTED, BAND, BAR, BAD, GRID = "#010203", "#010204", "#010205", "#010206", "#010207", "#010208"
 _VARIABLES = {INK: "ink", MUTED: "muted", BAND: "band", BAR: "bar", BAD: "bad", GRID: "line"}
-_RC = {
-    "svg.fonttype": "none", "svg.hashsalt": "harness", "font.family": "sans-serif", "font.size": 8.5, "hatch.linewidth": 0.6,
-    "text.parse_math": False, "text.color": INK, "axes.edgecolor": GRID, "xtick.color": MUTED, "hatch.color": INK,
+_RC: Any = {
+    "svg.fonttype": "none", "svg.hashsalt": "harness", "font.family": "sans-serif", "font.size": 8.5,
+    "hatch.linewidth": 0.6, "hatch.color": INK, "text.parse_math": False, "text.color": INK, "axes.edgecolor": GRID,
+    "xtick.color": MUTED,
 }  # fmt: skip
+DONE: Any = {"color": BAR}
+BROKEN_OFF: Any = {"facecolor": "none", "hatch": "////", "edgecolor": BAD}
+_BESIDE: Any = {"textcoords": "offset points", "va": "center", "fontsize": 8}
 _ALONE = threading.Lock()
 """Settings and fonts of matplotlib are the process's."""
 
@@ -77,7 +82,7 @@ def timeline(bars: Sequence[Bar], *, name: str) -> Markup:
 def trend(rows: Sequence[Row], *, name: str) -> Markup:
     """Seconds over nights, a row each with a scale of its own that begins at 0."""
     parts = [rows[at : at + MOST_ROWS] for at in range(0, len(rows), MOST_ROWS)]
-    return Markup().join(_drawn(len(part), name, lambda axes, part=part: _trend(axes, part)) for part in parts)
+    return Markup().join(_drawn(len(part), f"{name}-{at}", partial(_trend, rows=part)) for at, part in enumerate(parts))
 
 
 def shares(parts: Sequence[tuple[str, float]], *, name: str) -> Markup:
@@ -92,8 +97,7 @@ def _timeline(axes: Axes, bars: Sequence[Bar]) -> None:
         if bar.median is not None:
             axes.plot([bar.start + bar.median] * 2, [y - 0.43, y + 0.43], color=INK, lw=1, ls=(0, (2, 1)))
         slow = bar.limit is not None and bar.end - bar.start > bar.limit
-        look: dict[str, Any] = {"color": BAR} if bar.completed else {"facecolor": "none", "hatch": "////", "edgecolor": BAD}
-        axes.barh(y, bar.end - bar.start, left=bar.start, height=0.46, **look)
+        axes.barh(y, bar.end - bar.start, left=bar.start, height=0.46, **(DONE if bar.completed else BROKEN_OFF))
         said = seconds(bar.end - bar.start) + ("" if bar.completed else ", not completed") + (", slow" if slow else "")
         _beside(axes, bar, y, said, BAD if slow or not bar.completed else INK)
     axes.set_yticks(range(len(bars)), [bar.label for bar in bars])
@@ -106,10 +110,10 @@ def _timeline(axes: Axes, bars: Sequence[Bar]) -> None:
 def _beside(axes: Axes, bar: Bar, y: int, said: str, color: str) -> None:
     """Behind the bar where there is room to the right of it, else in front."""
     end, left = axes.dataLim.x1, max(bar.end, bar.start + (bar.limit or 0.0))
-    if left < 0.66 * end or bar.start < 0.3 * end:  # noqa: PLR2004 - a label takes about a third of the picture
-        axes.annotate(said, (left, y), (4, 0), textcoords="offset points", va="center", color=color, fontsize=8)
+    if left < 0.66 * end or bar.start < 0.3 * end:
+        axes.annotate(said, (left, y), (4, 0), color=color, **_BESIDE)
     else:
-        axes.annotate(said, (bar.start, y), (-4, 0), textcoords="offset points", va="center", ha="right", color=color, fontsize=8)
+        axes.annotate(said, (bar.start, y), (-4, 0), ha="right", color=color, **_BESIDE)
 
 
 def _trend(axes: Axes, rows: Sequence[Row]) -> None:
@@ -141,13 +145,13 @@ def _line(axes: Axes, row: Row, y: int, last: int) -> None:
     said = seconds(now) if now is not None else "no time"
     said += f" (usual {seconds(row.median)})" if row.median is not None else ""
     slow = now is not None and row.limit is not None and now > row.limit
-    axes.annotate(said, (last, y), (7, 0), textcoords="offset points", va="center", color=BAD if slow else INK, fontsize=8)
+    axes.annotate(said, (last, y), (7, 0), color=BAD if slow else INK, **_BESIDE)
 
 
 def _shares(axes: Axes, parts: Sequence[tuple[str, float]]) -> None:
     axes.barh(range(len(parts)), [share for _, share in parts], color=BAR, height=0.5)
     for y, (_, share) in enumerate(parts):
-        axes.annotate(f"{share:.1%}", (share, y), (4, 0), textcoords="offset points", va="center", fontsize=8)
+        axes.annotate(f"{share:.1%}", (share, y), (4, 0), **_BESIDE)
     axes.set_yticks(range(len(parts)), [label for label, _ in parts])
     axes.set_ylim(len(parts) - 0.4, -0.6)
     axes.set_xlim(0, 1.15)
