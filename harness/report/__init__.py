@@ -1,7 +1,8 @@
 """Everything that people and CI read, rendered from a run's folder: `run.json`, and of `server.log` a bounded part.
 
 run.json ─▶ cases ─┬─▶ junit.xml      needs no server environment, no network, and gives the same bytes again
-server.log ─ text ─┴─▶ summary.md
+server.log ─ text ─┼─▶ summary.md
+              html ┴─▶ report.html
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from harness.record import Run, load, replace_text
 from harness.report import junit, summary
+from harness.report.html import run_page
 from harness.report.junit import merge_junit
 from harness.report.summary import render_many
 
@@ -21,6 +23,7 @@ Report = Callable[[Run, Path], str]
 REPORTS: Mapping[str, Report] = {
     "junit.xml": junit.render,
     "summary.md": summary.render,
+    run_page.NAME: run_page.render,
 }
 """File name of every report, and the function that makes its text from a run and its folder."""
 

@@ -190,10 +190,18 @@ def memory(launched: Launched) -> Iterator[tuple[str, ...]]:
         yield moment, str(held.processes), number(held.host), number(held.shared), number(held.used), gpus
 
 
-def choices(launched: Launched) -> Iterator[tuple[str, str]]:
-    yield from ((name, ", ".join(values)) for name, values in sorted(launched.choices.items()))
+def choices(servers: Sequence[Launched]) -> Iterator[tuple[str, tuple[str, ...], bool]]:
+    """A choice, what each server said of it, and whether they differ."""
+    for name in sorted({name for each in servers for name in each.choices}):
+        said = tuple(", ".join(each.choices.get(name, ())) for each in servers)
+        yield name, said, len(set(said)) > 1
 
 
 def uneven(launched: Launched) -> Iterator[tuple[str, str]]:
     for name, ranks in launched.uneven.items():
         yield name, "; ".join(f"{rank}: {', '.join(said)}" for rank, said in ranks.items())
+
+
+def subject(run: Run) -> Iterator[tuple[str, str]]:
+    """What had to be on for a pass to mean anything, and whether something showed it."""
+    yield from ((word, "✓ seen on" if seen else "✗ not seen") for word, seen in run.subject.items())

@@ -1,4 +1,4 @@
-"""Templates filled so that nobody's text becomes markup, and the policy by which a page runs and fetches nothing more."""
+"""Templates filled so that nobody's text becomes markup; by its policy a page runs and fetches nothing else."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _environment() -> Environment:
     )  # fmt: skip
     style, script = _part("page.css"), _part("page.js")
     made.globals |= {"style": style, "script": script, "policy": _policy(script), "look": _look, "mark": _mark}
-    made.filters |= {"cell": _cell, "block": _block, "path": path, "number": number, "s": _seconds}
+    made.filters |= {"cell": _cell, "block": _block, "path": path, "number": number, "s": _seconds, "size": _size}
     return made
 
 
@@ -77,6 +77,10 @@ def _block(text: str) -> str:
 
 def _seconds(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB" if count >= 1e5 else f"{count / 1e3:,.1f} kB"  # noqa: PLR2004 - a tenth of a MB
 
 
 def _mark(word: str) -> str:

@@ -99,21 +99,19 @@ def _timeline(axes: Axes, bars: Sequence[Bar]) -> None:
         slow = bar.limit is not None and bar.end - bar.start > bar.limit
         axes.barh(y, bar.end - bar.start, left=bar.start, height=0.46, **(DONE if bar.completed else BROKEN_OFF))
         said = seconds(bar.end - bar.start) + ("" if bar.completed else ", not completed") + (", slow" if slow else "")
-        _beside(axes, bar, y, said, BAD if slow or not bar.completed else INK)
+        _at_the_edge(axes, y, said, bad=slow or not bar.completed)
     axes.set_yticks(range(len(bars)), [bar.label for bar in bars])
     axes.set_ylim(len(bars) - 0.4, -0.6)
-    axes.set_xlim(left=0)
+    axes.set_xlim(0, max(bar.end for bar in bars) or 1.0)
     axes.set_xlabel("seconds since the spawn", color=MUTED)
     axes.grid(axis="x", color=GRID, lw=0.5)
+    axes.set_axisbelow(True)
 
 
-def _beside(axes: Axes, bar: Bar, y: int, said: str, color: str) -> None:
-    """Behind the bar where there is room to the right of it, else in front."""
-    end, left = axes.dataLim.x1, max(bar.end, bar.start + (bar.limit or 0.0))
-    if left < 0.66 * end or bar.start < 0.3 * end:
-        axes.annotate(said, (left, y), (4, 0), color=color, **_BESIDE)
-    else:
-        axes.annotate(said, (bar.start, y), (-4, 0), ha="right", color=color, **_BESIDE)
+def _at_the_edge(axes: Axes, y: int, said: str, *, bad: bool) -> None:
+    """What a row says, in one column to the right of the picture: beside bars it would now and then be on them."""
+    at = axes.get_yaxis_transform()
+    axes.annotate(said, (1, y), (7, 0), at, color=BAD if bad else INK, annotation_clip=False, **_BESIDE)
 
 
 def _trend(axes: Axes, rows: Sequence[Row]) -> None:
@@ -122,7 +120,7 @@ def _trend(axes: Axes, rows: Sequence[Row]) -> None:
         _line(axes, row, y, last)
     axes.set_yticks(range(len(rows)), [row.label for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlim(-0.04 * max(last, 1), last * 1.42 + 0.5)
+    axes.set_xlim(-0.04 * max(last, 1), 1.04 * max(last, 1))
     axes.set_xticks([0, last] if last else [0], ["oldest", "newest"] if last else ["newest"])
     axes.spines[:].set_visible(False)
 
@@ -145,7 +143,7 @@ def _line(axes: Axes, row: Row, y: int, last: int) -> None:
     said = seconds(now) if now is not None else "no time"
     said += f" (usual {seconds(row.median)})" if row.median is not None else ""
     slow = now is not None and row.limit is not None and now > row.limit
-    axes.annotate(said, (last, y), (7, 0), color=BAD if slow else INK, **_BESIDE)
+    _at_the_edge(axes, y, said, bad=slow)
 
 
 def _shares(axes: Axes, parts: Sequence[tuple[str, float]]) -> None:

@@ -51,12 +51,14 @@ def render(run: Run, folder: Path) -> str:
     """The page of a run, from its record and what is in its folder."""
     shown = [each for each in reversed(run.launches) if each.argv or each.timeline.phases] or [run.launched]
     room = PAGE_BYTES // len(shown)
+    choosing = [each for each in shown if each.choices]
+    title, under = _titles(run)
     return fill(
         "run.html",
         run=run,
         word=outcome(run),
-        headline=headline(run),
-        reason=one_line(run.reason) if one_line(run.reason) != headline(run) and verdict(run) != "PASS" else "",
+        headline=title,
+        under_headline=under,
         notes=[words for words in (known_words(run), under_words(run)) if words],
         where=environment(run),
         identity=signature_facts(run) if verdict(run) != "PASS" or run.signature else (),
@@ -65,6 +67,9 @@ def render(run: Run, folder: Path) -> str:
         case=launches.case,
         servers=[_server(run, each, at, folder, room) for at, each in enumerate(shown)],
         few=facts.few(run),
+        at_end=run.quiet_seconds is not None,
+        chosen_by=[each.launch or "the server" for each in choosing],
+        choices=list(facts.choices(choosing)),
         facts=facts,
         remarks=remarks(run),
         stacks=list(_stacks(folder)),
@@ -72,6 +77,15 @@ def render(run: Run, folder: Path) -> str:
         without=plots.WITHOUT,
         rank=RANK_OF_VERDICT,
     )
+
+
+def _titles(run: Run) -> tuple[str, str]:
+    """The sentence of the verdict and the one below it: of a failed check with its numbers first, which no title has."""
+    title, reason = headline(run), one_line(run.reason)
+    if verdict(run) == "PASS" or not reason or reason == title:
+        return title, ""
+    checked = run.signature is not None and run.signature.kind == "check_failed"
+    return (reason, title) if checked else (title, reason)
 
 
 def _server(run: Run, launched: Launched, at: int, folder: Path, room: int) -> ServerPart:

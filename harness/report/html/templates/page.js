@@ -72,9 +72,8 @@
       this.listen();
       box.querySelector(".viewer").hidden = false;
       this.sized();
-      const cause = box.open && this.evidence.length ? this.evidence[0][0] : 1;
-      if (box.open) this.go(cause);
-      box.addEventListener("toggle", () => box.open && this.draw());
+      this.go(+box.dataset.at);
+      box.addEventListener("toggle", () => box.open && this.show(this.rowOf(this.here)), { once: true });
     }
 
     get(name) { return this.box.querySelector(`.${name}`); }
@@ -217,7 +216,7 @@
 
     async whole(row) {
       this.here = this.lineOf(row);
-      const box = this.get("whole");
+      const box = this.get("line");
       box.textContent = `${this.here}: ${await this.text(row)}`;
       box.hidden = false;
       this.draw();
