@@ -19,12 +19,14 @@ from harness.timeline import Phase, Timeline
 RECORDS = Path(__file__).parent / "records" / "h200"
 CRASH = LOGS / "vllm" / "0.29.0-cuda-tp2-replayssm-noprefixcache.log"
 """One cause on two ranks, under four tracebacks that only report it."""
+HEALTHY = LOGS / "vllm" / "0.30.0-cuda-mini-mla-drafter-healthy.log"
 HANG = LOGS / "vllm" / "0.32.0-cpu-hang-rank1.log"
 STACKS = {
     "stacks/summary.txt": "pid 21 VLLM::Worker_TP1: 312 s without CPU\n",
-    "stacks/21-VLLM-Worker_TP1.txt": "Thread 21 (idle): \"MainThread\"\n    determine_available_memory (cpu_worker.py:88)\n",
+    "stacks/21-VLLM-Worker_TP1.txt": "Thread 21 (idle)\n    determine_available_memory (cpu_worker.py:88)\n",
 }
 COVER = "AssertionError: declares 4 states, but provides 2 state copy funcs (`validate_mamba_state_copy_funcs`)"
+EDIT = "under edit of f in a.py"
 DEEPEST = "RuntimeError: illegal memory access (`chunk_kda`)"
 
 
@@ -50,7 +52,9 @@ def nights(run: Run, count: int, *, wobble: float = 0.01) -> tuple[Night, ...]:
 def passed() -> tuple[Run, bytes]:
     """On one H200, with everything on."""
     run = record.load(RECORDS / "pass-0.30.0.json")
-    return replace(run, nights=nights(run, 14)), (LOGS / "vllm" / "0.30.0-cuda-mini-mla-drafter-healthy.log").read_bytes()
+    return replace(run, nights=nights(run, 14)), (
+        LOGS / "vllm" / "0.30.0-cuda-mini-mla-drafter-healthy.log"
+    ).read_bytes()
 
 
 def crashed() -> tuple[Run, bytes]:
@@ -127,9 +131,9 @@ def bisected() -> Bisection:
         _probe(builds[13], "bad end", "BAD", "met the chased failure", signature.title),
         _probe(builds[0], "good end", "GOOD", "passed, and everything under `subject` was on", ""),
         _probe(builds[6], "probe", "GOOD", "passed", ""),
-        _probe(builds[10], "probe", "BAD", "met the chased failure", COVER, signature.title, under="under edit of f in a.py"),
+        _probe(builds[10], "probe", "BAD", "met the chased failure", COVER, signature.title, under=EDIT),
         _probe(builds[9], "probe", "MASKED", covered, COVER),
-        _probe(builds[8], "probe", "SKIP", "no such build", ),
+        _probe(builds[8], "probe", "SKIP", "no such build"),
         _probe(builds[7], "probe", "GOOD", "passed", ""),
         _probe(builds[11], "proof", "BAD", "met the chased failure", signature.title, DEEPEST),
     )  # fmt: skip
@@ -161,3 +165,21 @@ def put_bisection(told: Bisection, out: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     save_bisection(told, folder)
     return folder
+
+
+def night(out: Path, count: int = 24) -> list[Path]:
+    """So many nights of three scenarios: one is stable, one became slow, one began to crash and was once expected to."""
+    return [folder for at in range(count) for folder in _one_night(out, at, last=at == count - 1)]
+
+
+def _one_night(out: Path, at: int, *, last: bool) -> list[Path]:
+    changes = {"started": f"2026-11-{at + 1:02}T02:15:00.000+00:00", "version": f"0.{20 + at // 3}.0"}
+    good, slow = runs.passed(), regressed()[0]
+    crash = runs.failed_at_startup() if at >= 20 else runs.passed(variant="mini")
+    stamp = f"202611{at + 1:02}-021500"
+    made = (
+        replace(good, id=f"{stamp}-tiny_lm-aa", **changes),
+        replace(slow if last else good, id=f"{stamp}-other-bb", scenario="other", nights=(), **changes),
+        replace(crash, id=f"{stamp}-tiny_lm.mini-cc", expected=at == 21, **changes),
+    )
+    return [runs.write(run, out, log=runs.crash_log()) for run in made]

@@ -11,8 +11,9 @@ from typing import Any
 from harness.baseline.judgement import FEWEST, Normal, normal
 from harness.baseline.samples import READY, Night
 from harness.record import Launched, Run
-from harness.report.cases import number
+from harness.report.cases import headline, number, verdict
 from harness.report.html.plots import Bar, Row
+from harness.report.text import one_line
 from harness.timeline import Phase
 
 SHOWN_SECONDS = 0.05
@@ -65,6 +66,15 @@ class Trend:
             for name, column, usual in zip(self.names, columns, self.usual, strict=True)
             if max(value or 0.0 for value in column) >= SHOWN_SECONDS
         )
+
+
+def titles(run: Run) -> tuple[str, str]:
+    """The sentence of the verdict and the one below it: of a failed check first the one with its numbers."""
+    title, reason = headline(run), one_line(run.reason)
+    if verdict(run) == "PASS" or not reason or reason == title:
+        return title, ""
+    checked = run.signature is not None and run.signature.kind == "check_failed"
+    return (reason, title) if checked else (title, reason)
 
 
 def usual(nights: Sequence[Night], start: str, name: str) -> Normal | None:

@@ -140,7 +140,7 @@ def _line(axes: Axes, row: Row, y: int, last: int) -> None:
     if known and row.values[-1] is not None:
         axes.plot([known[-1][0]], [height[-1]], color=INK, marker="D", ms=3.5, lw=0)
     now = row.values[-1]
-    said = seconds(now) if now is not None else "no time"
+    said = seconds(now) if now is not None else "not reached"
     said += f" (usual {seconds(row.median)})" if row.median is not None else ""
     slow = now is not None and row.limit is not None and now > row.limit
     _at_the_edge(axes, y, said, bad=slow)

@@ -13,7 +13,6 @@ from harness.record import Launched, Run
 from harness.report.cases import (
     RANK_OF_VERDICT,
     environment,
-    headline,
     known_words,
     outcome,
     signature_facts,
@@ -24,7 +23,7 @@ from harness.report.html import excerpts, facts, plots
 from harness.report.html.log import PAGE_BYTES, Packed, pack
 from harness.report.html.page import fill
 from harness.report.node_facts import remarks
-from harness.report.text import cut_middle, log_excerpt, one_line, visible
+from harness.report.text import cut_middle, log_excerpt, visible
 
 NAME = "report.html"
 PRINTED_BYTES = 30_000
@@ -52,7 +51,7 @@ def render(run: Run, folder: Path) -> str:
     shown = [each for each in reversed(run.launches) if each.argv or each.timeline.phases] or [run.launched]
     room = PAGE_BYTES // len(shown)
     choosing = [each for each in shown if each.choices]
-    title, under = _titles(run)
+    title, under = facts.titles(run)
     return fill(
         "run.html",
         run=run,
@@ -77,15 +76,6 @@ def render(run: Run, folder: Path) -> str:
         without=plots.WITHOUT,
         rank=RANK_OF_VERDICT,
     )
-
-
-def _titles(run: Run) -> tuple[str, str]:
-    """The sentence of the verdict and the one below it: of a failed check with its numbers first, which no title has."""
-    title, reason = headline(run), one_line(run.reason)
-    if verdict(run) == "PASS" or not reason or reason == title:
-        return title, ""
-    checked = run.signature is not None and run.signature.kind == "check_failed"
-    return (reason, title) if checked else (title, reason)
 
 
 def _server(run: Run, launched: Launched, at: int, folder: Path, room: int) -> ServerPart:
