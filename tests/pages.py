@@ -23,7 +23,15 @@ HEALTHY = LOGS / "vllm" / "0.30.0-cuda-mini-mla-drafter-healthy.log"
 HANG = LOGS / "vllm" / "0.32.0-cpu-hang-rank1.log"
 STACKS = {
     "stacks/summary.txt": "pid 21 VLLM::Worker_TP1: 312 s without CPU\n",
-    "stacks/21-VLLM-Worker_TP1.txt": "Thread 21 (idle)\n    determine_available_memory (cpu_worker.py:88)\n",
+    "stacks/21-VLLM-Worker_TP1.txt": """21 VLLM::Worker_TP1: state S, 51 threads
+
+== Python stacks
+Thread 21 (idle): "MainThread"
+    determine_available_memory (cpu_worker.py:88)
+    WorkerProc.worker_busy_loop (vllm/v1/executor/multiproc_executor.py:1041)
+Thread 22 (idle): "tqdm_monitor"
+    Condition.wait (threading.py:331)
+""",
 }
 COVER = "AssertionError: declares 4 states, but provides 2 state copy funcs (`validate_mamba_state_copy_funcs`)"
 EDIT = "under edit of f in a.py"
@@ -168,7 +176,7 @@ def put_bisection(told: Bisection, out: Path) -> Path:
 
 
 def night(out: Path, count: int = 24) -> list[Path]:
-    """So many nights of three scenarios: one is stable, one became slow, one began to crash and was once expected to."""
+    """So many nights of three scenarios: one stays as it is, one becomes slow, one begins to crash."""
     return [folder for at in range(count) for folder in _one_night(out, at, last=at == count - 1)]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,16 +18,15 @@ from harness.report.cases import (
     under_words,
     verdict,
 )
-from harness.report.html import excerpts, facts, plots
+from harness.report.html import excerpts, facts, plots, stacks
 from harness.report.html.log import PAGE_BYTES, Packed, pack
 from harness.report.html.page import fill
 from harness.report.node_facts import remarks
-from harness.report.text import cut_middle, log_excerpt, visible
+from harness.report.text import log_excerpt
 
 NAME = "report.html"
 PRINTED_BYTES = 30_000
 """Of a log, what stands on paper and where no script runs."""
-STACK_BYTES, MOST_STACKS = 60_000, 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +47,7 @@ class ServerPart:
 def render(run: Run, folder: Path) -> str:
     """The page of a run, from its record and what is in its folder."""
     shown = [each for each in reversed(run.launches) if each.argv or each.timeline.phases] or [run.launched]
+    held, more_held = stacks.read(folder)
     room = PAGE_BYTES // len(shown)
     choosing = [each for each in shown if each.choices]
     title, under = facts.titles(run)
@@ -71,7 +70,8 @@ def render(run: Run, folder: Path) -> str:
         choices=list(facts.choices(choosing)),
         facts=facts,
         remarks=remarks(run),
-        stacks=list(_stacks(folder)),
+        stacks=held,
+        more_stacks=more_held,
         pictures=plots.available(),
         without=plots.WITHOUT,
         rank=RANK_OF_VERDICT,
@@ -95,12 +95,3 @@ def _server(run: Run, launched: Launched, at: int, folder: Path, room: int) -> S
         log=pack(file, evidence, room=room),
         printed=log_excerpt(file, evidence, limit=PRINTED_BYTES),
     )
-
-
-def _stacks(folder: Path) -> Iterator[tuple[str, str]]:
-    """What was written of a hung tree: file name and text, the summary first."""
-    files = sorted((folder / "stacks").glob("*.txt"), key=lambda file: (file.name != "summary.txt", file.name))
-    for file in files[:MOST_STACKS]:
-        yield file.name, cut_middle(visible(file.read_text(encoding="utf-8", errors="surrogateescape")), STACK_BYTES)
-    if len(files) > MOST_STACKS:
-        yield f"{len(files) - MOST_STACKS} more files are in stacks/", ""
