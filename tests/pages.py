@@ -117,7 +117,8 @@ def _later(phase: Phase, by: float) -> Phase:
     """As phases are where `capture#1` takes so many seconds more."""
     if phase.end is None or phase.start < 9.25:
         return phase
-    return replace(phase, start=phase.start + by * (phase.label != "capture#1"), end=phase.end + by)
+    start = phase.start if phase.label == "capture#1" else phase.start + by
+    return replace(phase, start=round(start, 4), end=round(phase.end + by, 4))
 
 
 def put(made: tuple[Run, bytes], out: Path) -> Path:
