@@ -15,11 +15,19 @@ from runs import EVERY_KIND
 
 from harness import record, report
 from harness.record import KnownFailure
+from harness.report import text as text_module
 from harness.report.html import facts, plots, run_page, stacks
 from harness.report.text import visible
 
 SAMPLES = (pages.passed, pages.crashed, pages.hung, pages.regressed)
 SEEN = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]*")
+
+
+def test_nothing_odd_is_printable():
+    """What `visible` passes over."""
+    odd = [chr(code) for code in range(0x11_0000) if text_module._ODD.match(chr(code))]
+    assert odd
+    assert not any(each.isprintable() for each in odd)
 
 
 def page_of(run, tmp_path, *, log: bytes | None = b""):

@@ -18,12 +18,13 @@
     });
   }
 
-  let opened = [];
+  const opened = [];
   addEventListener("beforeprint", () => {
-    opened = [...document.querySelectorAll("details.print:not([open]), details.log:not([open])")];
-    for (const each of opened) each.open = true;
+    const closed = [...document.querySelectorAll("details.print:not([open]), details.log:not([open])")];
+    for (const each of closed) each.open = true;
+    opened.push(...closed);
   });
-  addEventListener("afterprint", () => { for (const each of opened) each.open = false; });
+  addEventListener("afterprint", () => { for (const each of opened.splice(0)) each.open = false; });
 
   for (const input of document.querySelectorAll("input.filter")) {
     const rows = [...document.querySelectorAll(`#${input.dataset.of} tbody tr`)];
