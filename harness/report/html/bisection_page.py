@@ -62,6 +62,7 @@ def render(
         without=plots.WITHOUT,
         commands=commands,
         sides=sides,
+        met=met,
         links={name: link for probe in told.probes for name in probe.runs if (link := _link(out, name))},
     )
 
@@ -70,6 +71,12 @@ def _link(out: Path, name: str) -> str:
     """Of a run that is still there the best to read."""
     found = (each for each in (run_page.NAME, "summary.md", "run.json") if (out / name / each).is_file())
     return next((f"../{name}/{each}" for each in found), "")
+
+
+def met(probe: Probe) -> list[str]:
+    """What its runs failed with, where the reason for its mark does not say the same already."""
+    titles = [title or "passed" for title in probe.met]
+    return [] if len(titles) == 1 and titles[0] in probe.why else titles
 
 
 def cells(told: Bisection) -> Iterator[Cell]:
