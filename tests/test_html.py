@@ -154,12 +154,12 @@ def test_a_regression(tmp_path):
     page = markup.read(run_page.render(*_put(pages.regressed(), tmp_path)))
     assert page.one("h1").text == "check startup_time: ready after 34.1 s, above 20.7 s; slower: capture#1"
     rows = [row for table in page.all("table") for row in table.rows()]
-    assert ["capture#1", "9.2", "18.8", "4.8", "5.2", "✗ slow"] in rows
+    assert ["capture#1", "9.2", "18.8", "4.8", "5.2", "▲ slow"] in rows
     assert ["2026-12-02 02:15", "0.32.0", "34.1", "2.5", "6.5", "0.2", "18.8", "3.5", "0.0", "this run"] in rows
     assert ["median", "20.1", "2.5", "6.5", "0.2", "4.8", "3.5", "0.0", ""] in rows
     drawn = [plot.text for plot in page.all("svg", cls="plot")]
-    assert "18.8 s, slow" in drawn[0]
-    assert "18.8 s (usual 4.8 s)" in drawn[1]
+    assert "18.8 s ▲" in drawn[0]
+    assert "18.8 s (usual 4.8 s) ▲" in drawn[1]
 
 
 def test_known_failures_and_workarounds_are_said_first(tmp_path):
@@ -209,7 +209,7 @@ def test_numbers_stand_there_where_nothing_draws(tmp_path, monkeypatch):
     assert page.all("svg") == []
     assert plots.WITHOUT in page.text
     rows = [row for table in page.all("table") for row in table.rows()]
-    assert ["capture#1", "9.2", "18.8", "4.8", "5.2", "✗ slow"] in rows
+    assert ["capture#1", "9.2", "18.8", "4.8", "5.2", "▲ slow"] in rows
 
 
 def test_names_of_files_are_links_that_lead_nowhere_else(tmp_path):

@@ -49,11 +49,11 @@ def test_trends_have_the_slow_first_and_all_their_numbers_as_text(tmp_path):
     page = collected(pages.night(tmp_path, 24), tmp_path / "all.html")
     (table,) = [each for each in page.all("table") if "at most" in each.text]
     slow, *others = table.rows()[1:]
-    assert slow[:5] == ["✗ slow", "other · cpu", "34.1", "20.1", "20.7"]
+    assert slow[:5] == ["▲ slow", "other · cpu", "34.1", "20.1", "20.7"]
     assert slow[5] == ", ".join(["20.1"] * 20 + ["34.1 (FAIL)"])
     assert [row[:3] for row in others] == [["", "tiny_lm · cpu", "20.1"], ["", "tiny_lm[mini] · cpu", "never"]]
     assert others[1][5].endswith("20.1, never (FAIL), never (KNOWN), never (FAIL), never (FAIL)")
-    assert "34.1 s (usual 20.1 s)" in page.one("svg").text
+    assert "34.1 s (usual 20.1 s) ▲" in page.one("svg").text
 
 
 def test_starts_of_their_own_have_trends_of_their_own(tmp_path):

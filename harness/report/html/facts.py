@@ -30,7 +30,7 @@ class PhaseRow:
     start: float
     seconds: float | None
     state: str
-    """`✓`, `not completed`, `✗ slow`."""
+    """`✓`, `✗ not completed`, `▲ slow`: longer than is normal, which alone is no failure."""
     median: float | None
     limit: float | None
 
@@ -96,7 +96,7 @@ def _phase(phase: Phase, launched: Launched, nights: Sequence[Night]) -> PhaseRo
         label=phase.label,
         start=phase.start,
         seconds=took,
-        state=("✗ slow" if slow else "✓") if phase.completed else "✗ not completed",
+        state=("▲ slow" if slow else "✓") if phase.completed else "✗ not completed",
         median=normally.median if normally else None,
         limit=normally.limit if normally else None,
     )

@@ -29,8 +29,8 @@ MOST_ROWS = 60
 """Of one picture."""
 
 # Colours as they are drawn, and the CSS variables that take their place.
-INK, MUTED, BAND, BAR, BAD, GRID = "#010203", "#010204", "#010205", "#010206", "#010207", "#010208"
-_VARIABLES = {INK: "ink", MUTED: "muted", BAND: "band", BAR: "bar", BAD: "bad", GRID: "line"}
+INK, MUTED, BAND, BAR, BAD, GRID, WARN = (f"#01020{n}" for n in range(3, 10))
+_VARIABLES = {INK: "ink", MUTED: "muted", BAND: "band", BAR: "bar", BAD: "bad", GRID: "line", WARN: "warn"}
 _RC: Any = {
     "svg.fonttype": "none", "svg.hashsalt": "harness", "font.family": "sans-serif", "font.size": 8.5,
     "hatch.linewidth": 0.6, "hatch.color": INK, "text.parse_math": False, "text.color": INK, "axes.edgecolor": GRID,
@@ -98,8 +98,8 @@ def _timeline(axes: Axes, bars: Sequence[Bar]) -> None:
             axes.plot([bar.start + bar.median] * 2, [y - 0.43, y + 0.43], color=INK, lw=1, ls=(0, (2, 1)))
         slow = bar.limit is not None and bar.end - bar.start > bar.limit
         axes.barh(y, bar.end - bar.start, left=bar.start, height=0.46, **(DONE if bar.completed else BROKEN_OFF))
-        said = seconds(bar.end - bar.start) + ("" if bar.completed else ", not completed") + (", slow" if slow else "")
-        _at_the_edge(axes, y, said, bad=slow or not bar.completed)
+        said = seconds(bar.end - bar.start) + ("" if bar.completed else ", not completed") + (" ▲" if slow else "")
+        _at_the_edge(axes, y, said, color=WARN if slow else INK if bar.completed else BAD)
     axes.set_yticks(range(len(bars)), [bar.label for bar in bars])
     axes.set_ylim(len(bars) - 0.4, -0.6)
     axes.set_xlim(0, max(bar.end for bar in bars) or 1.0)
@@ -108,10 +108,10 @@ def _timeline(axes: Axes, bars: Sequence[Bar]) -> None:
     axes.set_axisbelow(True)
 
 
-def _at_the_edge(axes: Axes, y: int, said: str, *, bad: bool) -> None:
+def _at_the_edge(axes: Axes, y: int, said: str, *, color: str) -> None:
     """What a row says, in one column to the right of the picture: beside bars it would now and then be on them."""
     at = axes.get_yaxis_transform()
-    axes.annotate(said, (1, y), (7, 0), at, color=BAD if bad else INK, annotation_clip=False, **_BESIDE)
+    axes.annotate(said, (1, y), (7, 0), at, color=color, annotation_clip=False, **_BESIDE)
 
 
 def _trend(axes: Axes, rows: Sequence[Row]) -> None:
@@ -143,7 +143,7 @@ def _line(axes: Axes, row: Row, y: int, last: int) -> None:
     said = seconds(now) if now is not None else "not reached"
     said += f" (usual {seconds(row.median)})" if row.median is not None else ""
     slow = now is not None and row.limit is not None and now > row.limit
-    _at_the_edge(axes, y, said, bad=slow)
+    _at_the_edge(axes, y, f"{said} ▲" if slow else said, color=WARN if slow else INK)
 
 
 def _shares(axes: Axes, parts: Sequence[tuple[str, float]]) -> None:

@@ -246,7 +246,6 @@
         for (let n = 0; n < text.length && hits.length < MOST_HITS; n++) if (test.test(text[n])) hits.push(chunk.row + n);
         if (!shown && hits.length && this.lineOf(hits.at(-1)) >= from) { shown = true; this.first_hit(from); }
       }
-      this.found = true;
       if (!shown && hits.length) this.first_hit(0);
       this.tell();
       this.only ? this.sized() : this.draw();
