@@ -27,24 +27,27 @@ import pages  # noqa: E402 - the tests' own nights
 from harness import record, report  # noqa: E402
 from harness.masking import Masker  # noqa: E402
 
-LOGS = {"pass": "0.30.0-cuda-mini-mla-drafter-healthy", "peel": "0.29.0-cuda-mini-peel-{0}"}
+RECORDED = {
+    "pass-mla-drafter-0.30.0": "0.30.0-cuda-mini-mla-drafter-healthy",
+    **{f"peel-{rung}-0.29.0": f"0.29.0-cuda-mini-peel-{rung}" for rung in (1, 2, 3, 4)},
+}
+"""Records, and the logs of their servers."""
 MOST_SECONDS, MOST_MB = 10.0, 300.0
 NIGHTS = 14
 
 
 def recorded(out: Path, count: int) -> list[Path]:
     """Folders of so many runs: a hundred scenarios, night after night."""
-    templates = [_template(file, out / "templates" / file.stem) for file in sorted(pages.RECORDS.glob("*.json"))]
+    templates = [_template(name, out / "templates" / name) for name in RECORDED]
     return [_copy(*templates[at % len(templates)], out / "reports", at) for at in range(count)]
 
 
-def _template(file: Path, folder: Path) -> tuple[record.Run, Path]:
-    kind, number = file.stem.split("-")[:2]
-    run = replace(record.load(file), log="server.log")
+def _template(name: str, folder: Path) -> tuple[record.Run, Path]:
+    run = replace(record.load(pages.RECORDS / f"{name}.json"), log="server.log")
     run = replace(run, nights=pages.nights(run, NIGHTS))
     folder.mkdir(parents=True)
     record.save(run, folder, Masker())
-    shutil.copy(ROOT / "tests" / "logs" / "vllm" / f"{LOGS[kind].format(number)}.log", folder / "server.log")
+    shutil.copy(ROOT / "tests" / "logs" / "vllm" / f"{RECORDED[name]}.log", folder / "server.log")
     report.render(folder)
     return run, folder
 

@@ -331,7 +331,7 @@ def _conclude(
 
 
 def _nights(run: Run) -> tuple[Night, ...]:
-    """What reports draw beside its times. A history that cannot be read is told by `_remember`, a moment later."""
+    """What reports draw beside its times. A history that cannot be read is told by `remember`, a moment later."""
     try:
         return History().nights(run)
     except NodeError:

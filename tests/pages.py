@@ -59,7 +59,7 @@ def nights(run: Run, count: int, *, wobble: float = 0.01) -> tuple[Night, ...]:
 
 def passed() -> tuple[Run, bytes]:
     """On one H200, with everything on."""
-    run = record.load(RECORDS / "pass-0.30.0.json")
+    run = record.load(RECORDS / "pass-mla-drafter-0.30.0.json")
     return replace(run, nights=nights(run, 14)), (
         LOGS / "vllm" / "0.30.0-cuda-mini-mla-drafter-healthy.log"
     ).read_bytes()

@@ -180,8 +180,8 @@ def test_each_of_several_servers_has_its_part(tmp_path):
     heads = [each.text for each in page.all("h2")]
     assert [each for each in heads if each.startswith("Where")] == [
         "Where the seconds went: warm",
-        "Where the seconds went: no speculation",
         "Where the seconds went: cold",
+        "Where the seconds went: no speculation",
     ]
     assert len(page.all("details", cls="log")) == 2
     assert ["✓", "first request", "2.1", "≤ 60", "s"] in page.one("table", cls="checks").rows()

@@ -46,7 +46,7 @@ class ServerPart:
 
 def render(run: Run, folder: Path) -> str:
     """The page of a run, from its record and what is in its folder."""
-    shown = [each for each in reversed(run.launches) if each.argv or each.timeline.phases] or [run.launched]
+    shown = [each for each in (run.launched, *run.others) if each.argv or each.timeline.phases] or [run.launched]
     held, more_held = stacks.read(folder)
     room = PAGE_BYTES // len(shown)
     choosing = [each for each in shown if each.choices]
