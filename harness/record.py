@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from harness.baseline.samples import Night
 from harness.checks.base import CheckResult
 from harness.choices import Choices, Uneven
 from harness.errors import Blame, NodeError, UsageError
@@ -185,6 +186,8 @@ class Run:
     """Why Xids may be missing from that: `the kernel log cannot be read: …`; empty where no GPU was leased."""
     artifacts: tuple[str, ...] = ()
     """Files beside run.json."""
+    nights: tuple[Night, ...] = ()
+    """Runs before this one whose times are normal here, oldest first, as the history had them when this one ended."""
 
     @property
     def title(self) -> str:

@@ -30,6 +30,7 @@ from harness import (
     weights,
 )
 from harness.baseline.history import History
+from harness.baseline.samples import Night
 from harness.build import Build, parse
 from harness.checks import CHECKS, CORPORA
 from harness.checks.against import Overrides
@@ -335,4 +336,13 @@ def _conclude(
         wrappers=finding.triage.wrappers,
         evidence=finding.triage.evidence,
         quiet_seconds=finding.quiet_seconds,
+        nights=_nights(recorder.run),
     )
+
+
+def _nights(run: Run) -> tuple[Night, ...]:
+    """What reports draw beside its times. A history that cannot be read is told by `remember`, a moment later."""
+    try:
+        return History().nights(run)
+    except NodeError:
+        return ()

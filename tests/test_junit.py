@@ -50,7 +50,7 @@ REQUIRED = {
 
 def rendered(run: Run, tmp_path: Path, *, log: bytes | None = None) -> ET.Element:
     folder = runs.write(run, tmp_path, log=log)
-    assert report.render(folder) == ("junit.xml", "summary.md")
+    assert report.render(folder) == ("junit.xml", "summary.md", "report.html")
     return ET.fromstring((folder / "junit.xml").read_bytes())
 
 

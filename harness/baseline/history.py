@@ -16,7 +16,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.baseline.samples import READY, counts, question, samples
+from harness.baseline.judgement import WINDOW
+from harness.baseline.samples import READY, Night, counts, question, samples
 from harness.environment import cache_root
 from harness.errors import NodeError
 from harness.record import Run
@@ -95,6 +96,20 @@ class History:
                 found.setdefault((start, name), []).append(seconds)
         return found
 
+    def nights(self, run: Run, *, most: int = WINDOW) -> tuple[Night, ...]:
+        """The last runs that `past` has the times of, each whole, oldest first: what reports draw.
+
+        Raises:
+            NodeError: the file cannot be read, or is none of ours.
+        """
+        found: dict[tuple[str, str, str | None], dict[str, dict[str, float]]] = {}
+        with self._open() as db:
+            rows = db.execute(_NIGHTS, (question(run), run.node_class, run.started, run.id))
+            for *night, start, name, seconds in rows:
+                found.setdefault(tuple(night), {}).setdefault(start, {})[name] = seconds
+        every = [Night(run=n, started=at, version=v, seconds=seconds) for (n, at, v), seconds in found.items()]
+        return tuple(every[-most:])
+
     def accepted(self, run: Run) -> tuple[str, str] | None:
         """The accepted run that began what is normal for this question on this class of node: its id and start.
 
@@ -154,10 +169,11 @@ _SINCE_ACCEPTED = """started >= coalesce((SELECT max(started) FROM runs AS a
     WHERE a.accepted AND a.question = r.question AND a.node_class = r.node_class), '')"""
 _ACCEPTED = """SELECT run, started FROM runs WHERE accepted AND question = ? AND node_class = ?
 ORDER BY started DESC, run DESC LIMIT 1"""
-_PAST = f"""
-SELECT start, name, seconds FROM samples AS s JOIN runs AS r ON s.run = r.run
+_BEFORE = f"""FROM samples AS s JOIN runs AS r ON s.run = r.run
 WHERE question = ? AND node_class = ? AND started < ? AND r.run <> ? AND {_SINCE_ACCEPTED}
-ORDER BY started, r.run"""  # noqa: S608 - no word of it is anybody's input
+ORDER BY started, r.run"""
+_PAST = f"SELECT start, name, seconds {_BEFORE}"
+_NIGHTS = f"SELECT r.run, started, version, start, name, seconds {_BEFORE}"
 _LINES = f"""
 SELECT title, question, node_class, start, seconds FROM samples AS s JOIN runs AS r ON s.run = r.run
 WHERE name = ? AND {_SINCE_ACCEPTED}

@@ -31,6 +31,18 @@ class Sample:
     seconds: float
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Night:
+    """An earlier run of the same question on the same class of node, and its times."""
+
+    run: str
+    """Its folder's name."""
+    started: str
+    version: str | None
+    seconds: Mapping[str, Mapping[str, float]]
+    """By start (`cold`; empty for a plain one), by name (`ready`, `capture#2`)."""
+
+
 def counts(run: Run) -> bool:
     """Whether a run says what is normal."""
     whole = run.state == "finished" and not run.under and not run.probe and plausible(run)

@@ -1,4 +1,4 @@
-"""A bisection to paste into an issue (Markdown), and for CI (JUnit), from its record and the runs beside it."""
+"""A bisection to paste into an issue (Markdown), for CI (JUnit) and to look at (HTML), from its record and the runs."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from harness import record
 from harness.bisect.outcome import Bisection, Probe
 from harness.errors import UsageError
 from harness.record import Run, replace_text, writable
+from harness.report.html import bisection_page
 from harness.report.markdown import code, escape, fenced, joined, table
 from harness.report.text import cut_middle, log_excerpt, one_line, visible
 
 LOG_BYTES = 16_000
-NAMES = ("bisection.md", "junit.xml")
+NAMES = ("bisection.md", "junit.xml", "report.html")
 
 
 def write(told: Bisection, folder: Path) -> None:
-    """Both reports, atomically, beside the record; the runs are looked for beside that folder."""
+    """All reports, atomically, beside the record; the runs are looked for beside that folder."""
     text = markdown(told, folder.parent)
     with writable(folder):
         replace_text(folder / NAMES[0], text)
         replace_text(folder / NAMES[1], junit(told, text))
+        replace_text(folder / NAMES[2], page(told, folder.parent))
 
 
 def markdown(told: Bisection, out: Path) -> str:
     """What was found, the table of probes, both logs, the commands. `out` is the folder that holds the runs."""
-    title = f"{told.scenario}[{told.variant}]" if told.variant else told.scenario
     blocks = [
-        f"### {headline(told)}",
+        f"### {escape(sentence(told))}",
         f"{escape(told.fix_hint)}" if told.fix_hint else "",
-        _facts(told, title),
+        _facts(told, _title(told)),
         *(f"- {escape(note)}" for note in told.notes),
         table(("build", "mark", "why", "as", "runs"), [_row(probe) for probe in told.probes]),
         _ladder(told),
@@ -48,10 +49,24 @@ def markdown(told: Bisection, out: Path) -> str:
     return joined(blocks, [f"Reproduce:\n\n{fenced(chr(10).join(commands(told, out)), 'sh')}"])
 
 
-def headline(told: Bisection) -> str:
-    if told.state != "finished":
-        return f"{told.state}: {escape(told.command)} goes on"
-    return escape(told.sentence)
+def page(told: Bisection, out: Path) -> str:
+    """One self-contained HTML file; `out` is the folder that holds the runs."""
+    sides = [
+        bisection_page.Side(build=probe.build, mark=probe.mark, log=_log(out, run))
+        for probe in _both(told)
+        if (run := _run(out, probe))
+    ]
+    return bisection_page.render(
+        told, out, title=_title(told), headline=sentence(told), commands=commands(told, out), sides=sides
+    )
+
+
+def sentence(told: Bisection) -> str:
+    return told.sentence if told.state == "finished" else f"{told.state}: {told.command} goes on"
+
+
+def _title(told: Bisection) -> str:
+    return f"{told.scenario}[{told.variant}]" if told.variant else told.scenario
 
 
 def commands(told: Bisection, out: Path) -> list[str]:
@@ -105,8 +120,12 @@ def _both(told: Bisection) -> Iterator[Probe]:
 def _logs(told: Bisection, out: Path) -> Iterator[str]:
     for probe in _both(told):
         if run := _run(out, probe):
-            log = log_excerpt(out / run.id / run.log, run.evidence, limit=LOG_BYTES)
-            yield f"<details><summary>{escape(probe.build)}: {probe.mark}</summary>\n\n{fenced(log)}\n\n</details>"
+            log = fenced(_log(out, run))
+            yield f"<details><summary>{escape(probe.build)}: {probe.mark}</summary>\n\n{log}\n\n</details>"
+
+
+def _log(out: Path, run: Run) -> str:
+    return log_excerpt(out / run.id / run.log, run.evidence, limit=LOG_BYTES)
 
 
 def _run(out: Path, probe: Probe) -> Run | None:
@@ -119,7 +138,7 @@ def _run(out: Path, probe: Probe) -> Run | None:
 
 def junit(told: Bisection, text: str) -> str:
     """One suite with three cases, the same ones every night: bad end, good end, culprit."""
-    title = f"bisect {told.scenario}[{told.variant}]" if told.variant else f"bisect {told.scenario}"
+    title = f"bisect {_title(told)}"
     suite = TestSuite(one_line(title))
     for name, value in _properties(told):
         suite.add_property(name, one_line(value, 4_000))

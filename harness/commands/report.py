@@ -11,11 +11,15 @@ from harness.errors import UsageError
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
-        "report", help="render the reports of finished runs again from their run.json, or compare two of them"
-    )
+        "report", help="render the reports of finished runs again from their run.json, merge them, or compare two runs",
+        description="With --junit, --summary or --html a run's own reports are rendered only where one is missing.",
+    )  # fmt: skip
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="a folder with a run.json")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write one JUnit file for all of them")
     parser.add_argument("--summary", type=Path, metavar="FILE", help="write one Markdown summary for all of them")
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE", help="write one page for all of them, with links to theirs"
+    )
     parser.add_argument(
         "--compare", nargs=2, type=Path, metavar=("A", "B"), help="what differs between two runs, or a run and a .log"
     )
@@ -36,19 +40,21 @@ def _report(words: argparse.Namespace) -> int:
 def _render(words: argparse.Namespace) -> int:
     from harness import report
 
+    merges = ((words.junit, report.write_junit), (words.summary, report.write_summary), (words.html, report.write_html))
+    asked = [(file, write) for file, write in merges if file]
     for folder in words.runs:
-        print("\n".join(str(folder / name) for name in report.render(folder)))
-    if words.junit:
-        report.write_junit(words.runs, words.junit)
-    if words.summary:
-        report.write_summary(words.runs, words.summary)
+        if not asked or report.missing(folder):
+            print("\n".join(str(folder / name) for name in report.render(folder)))
+    for file, write in asked:
+        write(words.runs, file)
+        print(file)
     return 0
 
 
 def _compare(words: argparse.Namespace) -> int:
     from harness.report import comparing, comparison, sides
 
-    if words.runs or words.junit or words.summary:
+    if words.runs or words.junit or words.summary or words.html:
         raise UsageError("--compare takes two runs and nothing else", fix="render reports in a call of their own")
     one, other = map(sides.read, words.compare)
     found = comparison.compare(one, other)

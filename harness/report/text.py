@@ -23,7 +23,8 @@ _DELETE, _CONTROL_PICTURES = 0x7F, 0x2400
 
 def visible(text: str) -> str:
     r"""Replace what cannot be seen or stored: ESC becomes ␛, an undecodable byte `\x80`. Tabs and newlines stay."""
-    return _ODD.sub(_picture, _LINE_END_CR.sub("", text)).replace(_ATTACHMENT, "[ [ATTACHMENT|")
+    plain = text if text.isprintable() else _ODD.sub(_picture, _LINE_END_CR.sub("", text))  # nothing odd is printable
+    return plain.replace(_ATTACHMENT, "[ [ATTACHMENT|")
 
 
 def _picture(match: re.Match[str]) -> str:
