@@ -120,7 +120,8 @@ def execute(
     except HarnessError as error:
         recorder.fail(error, verdict="ERROR")
     except BaseException as error:
-        recorder.fail(HarnessError(f"unexpected {type(error).__name__}: {error}", fix="report it"), verdict="ERROR")
+        if recorder.run.state == "running":  # else it is a report that could not be rendered: the verdict stands
+            recorder.fail(HarnessError(f"unexpected {type(error).__name__}: {error}", fix="report it"), verdict="ERROR")
         raise
     run = recorder.run
     remember(run, on_event)

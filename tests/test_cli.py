@@ -12,6 +12,7 @@ import psutil
 import pytest
 from standin_build import HEALTHY, make_build, make_scenario
 
+from harness import report
 from harness.cli import main
 from harness.record import load
 
@@ -146,6 +147,20 @@ def test_reports_are_rendered_again_and_merged(here, capsys):
     assert (folder / "junit.xml").read_bytes() == before
     assert "stand-in" in (here / "all.xml").read_text()
     assert "stand-in" in (here / "all.md").read_text()
+    assert main(["report", str(folder / "run.json")]) == 0
+    assert main(["report", str(folder / "junit.xml")]) == 2
+    assert "junit.xml is no folder of a run" in capsys.readouterr().err
+
+
+def test_a_page_that_cannot_be_made_takes_no_verdict_back(here, monkeypatch):
+    def broken(*_):
+        raise KeyError("x")
+
+    monkeypatch.setitem(report.REPORTS, "report.html", broken)
+    assert main(["run", str(make_scenario(here, HEALTHY)), "--build", str(make_build(here))]) == 3
+    (folder,) = (here / "reports").iterdir()
+    assert load(folder).verdict == "PASS"
+    assert 'failures="0"' in (folder / "junit.xml").read_text()
 
 
 def test_validate_list_and_schema(capsys):

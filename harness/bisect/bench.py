@@ -65,6 +65,10 @@ class Bench:
         if found := next((each for each in known if each.id not in used), None):
             on_event(Event(kind="notice", text=f"{build}: {found.id} has answered already"))
             return found
+        return self.launch(build, under, on_event)
+
+    def launch(self, build: Build, under: tuple[Change, ...], on_event: OnEvent) -> Run:
+        """One more run."""
         ask = Ask(
             scenario=self.scenario,
             build=build,

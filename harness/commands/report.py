@@ -14,7 +14,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "report", help="render the reports of finished runs again from their run.json, merge them, or compare two runs",
         description="With --junit, --summary or --html a run's own reports are rendered only where one is missing.",
     )  # fmt: skip
-    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="a folder with a run.json")
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="a folder with a run.json, or that file")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write one JUnit file for all of them")
     parser.add_argument("--summary", type=Path, metavar="FILE", help="write one Markdown summary for all of them")
     parser.add_argument(
@@ -42,13 +42,23 @@ def _render(words: argparse.Namespace) -> int:
 
     merges = ((words.junit, report.write_junit), (words.summary, report.write_summary), (words.html, report.write_html))
     asked = [(file, write) for file, write in merges if file]
-    for folder in words.runs:
+    folders = [_folder(run) for run in words.runs]
+    for folder in folders:
         if not asked or report.missing(folder):
             print("\n".join(str(folder / name) for name in report.render(folder)))
     for file, write in asked:
-        write(words.runs, file)
+        write(folders, file)
         print(file)
     return 0
+
+
+def _folder(run: Path) -> Path:
+    """The folder of a run that is named by its record, too."""
+    if run.is_dir() or not run.exists():  # the latter is said when the record is looked for
+        return run
+    if run.name != "run.json":
+        raise UsageError(f"{run} is no folder of a run", fix="name a folder with a run.json, or that file")
+    return run.parent
 
 
 def _compare(words: argparse.Namespace) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,20 +64,10 @@ class PaidBench(Bench):
 
     purse: Purse
 
-    def observe(
-        self,
-        build: Build,
-        under: tuple[Change, ...] = (),
-        *,
-        used: Collection[str] = (),
-        on_event: OnEvent,
-    ) -> Run:
-        known_already = any(each.id not in used for each in self._answers(build, under, on_event))
-        if not known_already:
-            self.purse.check()
-        made = super().observe(build, under, used=used, on_event=on_event)
-        if not known_already:
-            self.purse.pay(made, self.scenario.needs.gpus or 1)
+    def launch(self, build: Build, under: tuple[Change, ...], on_event: OnEvent) -> Run:
+        self.purse.check()
+        made = super().launch(build, under, on_event)
+        self.purse.pay(made, self.scenario.needs.gpus or 1)
         return made
 
 
