@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from harness import cli, executors, leases, node, record, scenario
 from harness.build import parse
+from harness.checks.startup_time import StartupTimeParams
 from harness.errors import Interrupted, NodeError, UnmetError, UsageError
 from harness.executors import demand, errand, mirror, parcel, remote
 from harness.executors.base import Ask
@@ -78,6 +79,19 @@ def test_the_same_is_asked_by_a_run_made_here(place):
             assert one["model"].endswith(other["model"])
             one, other = {**one, "model": ""}, {**other, "model": ""}
         assert one == other, name
+
+
+def test_what_is_normal_travels_with_the_run(place):
+    asked = ask(place)
+    asked = replace(asked, scenario=replace(asked.scenario, checks={"startup_time": StartupTimeParams()}))
+    made, _ = cluster()
+    runs = [made.execute(asked, lambda _: None) for _ in range(6)]
+    assert [run.verdict for run in runs] == ["PASS"] * 6
+    said = [check.outcome for run in runs for check in run.checks]
+    assert said[:5] == ["not_tested"] * 5
+    assert said[5] in ("pass", "fail"), "five of them are enough to judge the sixth by"
+    assert [night.run for night in runs[5].nights] == [run.id for run in runs[:5]]
+    assert list(place.glob("reports/.*")) == []
 
 
 def test_the_record_and_the_log_grow_while_the_run_goes(place):

@@ -47,9 +47,12 @@ class Line:
     seconds: tuple[float, ...]
 
 
+VARIABLE = "HARNESS_HISTORY"
+
+
 def location() -> Path:
     """The file: HARNESS_HISTORY, else in the cache."""
-    given = os.environ.get("HARNESS_HISTORY")
+    given = os.environ.get(VARIABLE)
     return Path(given) if given else cache_root() / "history.sqlite"
 
 
@@ -67,6 +70,16 @@ class History:
         """
         with self._open():
             pass
+
+    def snapshot(self) -> bytes:
+        """The file as it is now, for a run on a node that has another one.
+
+        Raises:
+            NodeError: as `check`.
+        """
+        self.check()
+        with closing(sqlite3.connect(self.file, timeout=WAIT_SECONDS)) as db:
+            return db.serialize()
 
     def feed(self, run: Run) -> bool:
         """Store a run that counts; whether it did. A run that is there already is replaced.
