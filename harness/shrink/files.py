@@ -88,6 +88,7 @@ def write(mini: Mini, folder: Path, *, digest: str) -> None:
     Raises:
         NodeError: the folder cannot be written.
     """
+    make([folder])
     with writable(folder):
         byte_tokenizer.write(folder)
         replace_text(folder / REPORT, _text(_report(mini, digest)))
