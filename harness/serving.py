@@ -150,9 +150,10 @@ class Serving:
     def _conducted(self, conduct: Conduct, server: Server, name: str) -> tuple[Finding, Teardown]:
         recorder = self.recorder
         spawn = f"spawn, {name}" if name else "spawn"
-        self.on_event(Event(kind="spawned", text=spawn, t=0.0, tail=lambda: next(iter(server.tail(1)), "")))
         earlier, shown = recorder.run.checks, recorder.run.subject
         try:
+            # Who hears of the server may interrupt at once: from here on the teardown is proved and written.
+            self.on_event(Event(kind="spawned", text=spawn, t=0.0, tail=lambda: next(iter(server.tail(1)), "")))
             finding = conduct.follow(server)
         except (Interrupted, KeyboardInterrupt) as error:
             recorder.update(**_facts(conduct, earlier, shown, broken_off=_words(error)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -22,8 +21,6 @@ class Engine:
     declared: list[dict[str, float]] = field(default_factory=lambda: [dict(NODE)])
     loses: Callable[[int, object], bool] = lambda _number, _item: False
     avoided: list[str] = field(default_factory=list)
-    looks: int = 0
-    """Streams that only asked what a build is."""
     most: int = 0
     """Streams that went at once."""
     _going: int = 0
@@ -37,7 +34,6 @@ class Engine:
         with self._lock:
             number = len(self.avoided)
             self.avoided.append(avoid)
-            self.looks += pickle.loads(order).parcel is None
             self._going += 1
             self.most = max(self.most, self._going)
         try:
