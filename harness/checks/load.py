@@ -4,6 +4,10 @@ Some crashes need several requests in one step, or one that arrives while anothe
 clients ask, one request after the other, prompts from a few tokens to as long as fits, for a bounded time (a closed
 loop). Every prompt has a salt of its own, so that none is answered from the prefix cache.
 
+That clients wait at once does not yet mean that the engine works on several requests at once: a fast model is done with
+a short answer before a busy front end has handed on the next request. So `generating_at_once` is measured too, from the
+times of first and last tokens, and answers are long enough that they overlap.
+
 Percentiles are nearest-rank: the smallest value that at least so many percent do not exceed.
 """
 
@@ -16,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,7 +58,7 @@ class LoadParams(Params):
     """How long new requests are begun; those under way are waited for."""
     max_requests: Annotated[int, Field(ge=1, le=MOST_REQUESTS)] = 64
     """Most requests in all."""
-    max_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] = 16
+    max_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] = 64
     """Tokens that each one generates."""
     longest_prompt: Annotated[int, Field(ge=SHORTEST, le=MOST_TOKENS)] = 1024
     """Tokens; shorter where the model's context has no room for it."""
@@ -68,6 +73,8 @@ class Record:
     """What came of the requests; filled by many threads."""
 
     answers: list[Completion] = field(default_factory=list)
+    spans: list[tuple[float, float]] = field(default_factory=list)
+    """Of each answer, when its first token came and when it was whole; seconds on one clock."""
     failures: list[RequestFailed] = field(default_factory=list)
     begun: int = 0
     seconds: float = 0.0
@@ -110,6 +117,7 @@ class _Clients:
 
     def _loop(self, deadline: clock.Deadline) -> None:
         while (number := self._next(deadline)) is not None:
+            begun = clock.now()
             try:
                 answer = self._client.stream_completion(
                     self._prompts[number % len(self._prompts)],
@@ -119,6 +127,7 @@ class _Clients:
                 )
                 with self._lock:
                     self._record.answers.append(answer)
+                    self._record.spans.append((begun + (answer.first_token_seconds or 0.0), begun + answer.seconds))
             except RequestFailed as failure:
                 with self._lock:
                     self._record.failures.append(failure)
@@ -158,6 +167,12 @@ def lengths(room: int) -> tuple[int, ...]:
     return tuple(rising[-1 - n // 2] if n % 2 == 0 else rising[n // 2] for n in range(len(rising)))
 
 
+def most_at_once(spans: Sequence[tuple[float, float]]) -> int:
+    """How many of the spans have a moment in common, at most; one that begins as another ends does not meet it."""
+    changes = sorted([(begin, 1) for begin, _ in spans] + [(end, -1) for _, end in spans])
+    return max(accumulate((change for _, change in changes), initial=0))
+
+
 def percentile(values: Sequence[float], percent: float) -> float | None:
     """Nearest rank; None of nothing."""
     ordered = sorted(values)
@@ -170,9 +185,11 @@ def judge(params: LoadParams, record: Record, *, health: int) -> CheckResult:
     first = [answer.first_token_seconds for answer in record.answers if answer.first_token_seconds is not None]
     tokens = sum(answer.tokens or 0 for answer in record.answers)
     short = sum(answer.tokens not in (None, params.max_tokens) for answer in record.answers)
+    at_once = most_at_once(record.spans)
     measurements = (
         Measurement(name="requests", value=record.begun, unit="requests"),
         Measurement(name="not_answered", value=len(record.failures), unit="requests", limit=0, ok=not record.failures),
+        Measurement(name="generating_at_once", value=at_once, unit="requests"),
         Measurement(name="cut_short", value=short, unit="requests", limit=0, ok=not short),
         Measurement(name="health_after", value=health, unit="HTTP status", ok=health == HTTPStatus.OK),
         *(measured(f"p{percent}", percentile(whole, percent), "s") for percent in (50, 90)),
@@ -183,7 +200,7 @@ def judge(params: LoadParams, record: Record, *, health: int) -> CheckResult:
         Measurement(name="throughput", value=round(tokens / record.seconds, 1), unit="tokens/s"),
     )
     faults = _faults(params, record, short=short, missed={value.name: value for value in measurements if not value.ok})
-    served = f"{len(record.answers)} requests, at most {params.concurrency} at once, all answered"
+    served = f"{len(record.answers)} requests, {params.concurrency} at once, all answered, {at_once} generating at once"
     return CheckResult(
         name=NAME,
         outcome="fail" if faults else "pass",

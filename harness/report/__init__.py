@@ -55,6 +55,6 @@ def write_summary(folders: Iterable[Path], file: Path) -> None:
     replace_text(file, render_many(folders))
 
 
-def write_html(folders: Iterable[Path], file: Path) -> None:
-    """Write one page for several runs, with links to theirs; see `collection_page.render`."""
-    replace_text(file, collection_page.render(folders, file))
+def write_html(folders: Iterable[Path], file: Path, *, links: bool = True) -> None:
+    """Write one page for several runs, with links to theirs unless it goes where they are not beside it."""
+    replace_text(file, collection_page.render(folders, file.parent if links else None))

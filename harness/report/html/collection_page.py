@@ -14,13 +14,15 @@ from harness.report.html.page import fill
 MOST_RUNS, MOST_COURSES, MOST_GROUPS, MOST_LINKS = 5_000, 60, 200, 12
 
 
-def render(folders: Iterable[Path], file: Path) -> str:
-    """The page; `file` is where it will stand, links are relative to its folder.
+def render(folders: Iterable[Path], home: Path | None) -> str:
+    """The page; links are relative to `home`, the folder where it will stand.
+
+    None: it will be read where the runs are not beside it (an artifact store), and has no links.
 
     Raises:
         UsageError: a folder without a readable record.
     """
-    entries = [collection.entry(load(folder), _link(folder, file.parent)) for folder in folders]
+    entries = [collection.entry(load(folder), _link(folder, home) if home else "") for folder in folders]
     rows, groups, courses = collection.ordered(entries), collection.groups(entries), collection.courses(entries)
     words = [each.word for each in rows]
     drawn = [course.row for course in courses[:MOST_COURSES]]
@@ -43,8 +45,8 @@ def render(folders: Iterable[Path], file: Path) -> str:
     )
 
 
-def _link(folder: Path, page: Path) -> str:
+def _link(folder: Path, home: Path) -> str:
     """The best there is to read of a run, as a path from the page."""
     place = folder if folder.is_dir() else folder.parent
     name = next((each for each in (run_page.NAME, "summary.md") if (place / each).is_file()), "run.json")
-    return os.path.relpath(place / name, page)
+    return os.path.relpath(place / name, home)
